@@ -1,0 +1,17 @@
+//! Ids, vocabularies and newtypes that give values their meaning (ARC-4).
+//! Owns: every type that two rooms must agree on and that needs no input or output.
+//! Never: reads, writes, logs, or knows a database, a channel or a model.
+
+mod clock;
+mod ids;
+mod money;
+mod text;
+mod vocabulary;
+
+pub use clock::{Clock, Deadline, SystemClock, TestClock};
+pub use ids::{ConversationId, Fence, ProcessId, SubscriberId, TenantId, TurnId};
+pub use money::{MinorUnits, Usd};
+pub use text::{ContactText, Redacted};
+pub use vocabulary::{
+    Binding, ChannelName, EscalationReason, Intent, MediaKind, Outcome, Provider, Role, Stage, UnknownName,
+};

@@ -1,0 +1,23 @@
+//! The ManyChat agent: answers a business's customers with a language model and calls a person instead of
+//! guessing. One line a room; calls go down this list, never up (`specs/architecture.md`, ARC-1).
+
+/// Everything that lives: directory, conversations, supervisor, confirmer.
+pub mod actors;
+/// The channel port: inbound message, capabilities, formatting, rendering.
+pub mod channel;
+/// Commands of the `agent` binary, one file a command.
+pub mod cli;
+/// Environment and tenant files.
+pub mod config;
+/// Ids, vocabularies and newtypes; no input or output.
+pub mod domain;
+/// The HTTP door: routes, authentication, request schema.
+pub mod http;
+/// The model behind its port: prompt, fence, guardrails, runner, mock.
+pub mod model;
+/// SQL and everything else that talks to Postgres.
+pub mod store;
+/// Logs and redaction.
+pub mod telemetry;
+/// One turn, step by step, as plain async functions.
+pub mod turn;
