@@ -1,1 +1,28 @@
-//! Room of the service.
+//! The model behind its port: what it is told, how it is called, and what is accepted of its answer.
+//! Owns: prompt, fence, reply schema, guardrails, prices, the mock model, and the one list of providers.
+//! Never: talks to a contact, to ManyChat or to the database; names a provider outside `registry`.
+
+mod fence;
+mod guardrails;
+mod mock;
+mod port;
+mod pricing;
+mod prompt;
+mod registry;
+mod reply;
+mod runner;
+#[cfg(test)]
+mod test_support;
+
+pub use fence::FencedText;
+pub use guardrails::{Cause, Checked, check, ends_with_question, leaks};
+pub use mock::MockModel;
+pub use port::{
+    Image, MessageRole, ModelAnswer, ModelError, ModelMessage, ModelOutput, ModelProvider, ModelRequest,
+    Part, Usage,
+};
+pub use pricing::Prices;
+pub use prompt::{HistoryTurn, SystemPrompt};
+pub use registry::{RegistryError, resolve};
+pub use reply::{Bounds, Faults, MAX_MESSAGE_UNITS, MAX_MESSAGES, MAX_MODEL_MESSAGES, Reply};
+pub use runner::{Runner, TurnInput, TurnResult};

@@ -1,0 +1,168 @@
+//! The guardrails: what must hold whatever the model produced (01 section 9). Pure: an object and the tenant's rules
+//! in, a checked reply out.
+
+mod echo;
+mod wording;
+
+use serde_json::Value;
+
+pub use wording::ends_with_question;
+
+use self::wording::normalise;
+use super::prompt::LEAK_MARKERS;
+use super::reply::{Bounds, MAX_MESSAGE_UNITS, MAX_MODEL_MESSAGES, Reply, utf16_units};
+use crate::config::Rules;
+use crate::domain::EscalationReason;
+
+/// Why a reply escalates (GUARD-14). Only [`Cause::Model`] and [`Cause::Confidence`] leave a note for colleagues
+/// standing; every other cause discards all that was staged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cause {
+    /// The model chose to hand off.
+    Model,
+    /// Its confidence is below the tenant's threshold.
+    Confidence,
+    /// Its object is not a valid reply.
+    Schema,
+    /// It holds parts of the prompt or of the reply's own structure.
+    Leak,
+    /// The call failed.
+    Error,
+}
+
+/// What the guardrails make of an object.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Checked {
+    /// What may reach the contact.
+    pub reply: Reply,
+    /// What was changed or noticed, in order, for the log (LOG-5); holds no word of the reply.
+    pub interventions: Vec<String>,
+    /// Present exactly when `reply` escalates.
+    pub cause: Option<Cause>,
+}
+
+/// Checks a model's object. `earlier_agent_texts` are the stored texts of the agent turns in this turn's history
+/// (GUARD-12). The steps run in the order of the document.
+#[must_use]
+pub fn check(object: &Value, rules: &Rules, earlier_agent_texts: &[&str]) -> Checked {
+    let reply = match Reply::parse(object, Bounds::Validated) {
+        Ok(reply) => reply,
+        Err(faults) => return handoff(rules, vec![format!("schema_invalid: {faults}")], Cause::Schema),
+    };
+    let mut interventions = Vec::new();
+    let Some(reply) = without_echo_lines(reply, &mut interventions) else {
+        return handoff(rules, interventions, Cause::Leak);
+    };
+    if reply.messages.iter().chain(&reply.closing_question).any(|text| leaks(text)) {
+        return handoff(rules, vec!["prompt_leak_detected".to_owned()], Cause::Leak);
+    }
+    let (mut reply, cause) = judge_confidence(reply, rules, &mut interventions);
+    clamp(&mut reply, &mut interventions);
+    if !reply.escalate {
+        let body = reply.messages.len();
+        append_question(&mut reply, &mut interventions);
+        replace_repetition(&mut reply, body, rules, earlier_agent_texts, &mut interventions);
+    }
+    Checked { reply, interventions, cause }
+}
+
+/// Whether a text holds a fence marker or a heading of the prompt (GUARD-4). Also for the text as a channel shows it
+/// (DEC-32).
+#[must_use]
+pub fn leaks(text: &str) -> bool {
+    LEAK_MARKERS.iter().any(|marker| text.contains(marker))
+}
+
+fn handoff(rules: &Rules, interventions: Vec<String>, cause: Cause) -> Checked {
+    Checked { reply: low_confidence(rules), interventions, cause: Some(cause) }
+}
+
+fn low_confidence(rules: &Rules) -> Reply {
+    Reply::handoff(&rules.messages.escalation, EscalationReason::LowConfidence)
+}
+
+/// GUARD-2, GUARD-3; `None` when no message is left.
+fn without_echo_lines(mut reply: Reply, interventions: &mut Vec<String>) -> Option<Reply> {
+    if !reply.messages.iter().chain(&reply.closing_question).any(|text| echo::has_line(text)) {
+        return Some(reply);
+    }
+    interventions.push("field_echo_stripped".to_owned());
+    reply.messages = reply.messages.into_iter().filter_map(echo::strip).collect();
+    reply.closing_question = reply.closing_question.and_then(echo::strip);
+    (!reply.messages.is_empty()).then_some(reply)
+}
+
+/// GUARD-6
+fn judge_confidence(reply: Reply, rules: &Rules, interventions: &mut Vec<String>) -> (Reply, Option<Cause>) {
+    if reply.escalate {
+        return (reply, Some(Cause::Model));
+    }
+    if reply.confidence < rules.confidence_threshold {
+        interventions.push(format!("confidence_below_threshold: {}", reply.confidence));
+        return (low_confidence(rules), Some(Cause::Confidence));
+    }
+    (reply, None)
+}
+
+/// GUARD-7
+fn clamp(reply: &mut Reply, interventions: &mut Vec<String>) {
+    if reply.messages.len() > MAX_MODEL_MESSAGES {
+        reply.messages.truncate(MAX_MODEL_MESSAGES);
+        interventions.push("messages_truncated".to_owned());
+    }
+    let mut truncated = false;
+    for message in &mut reply.messages {
+        if utf16_units(message) > MAX_MESSAGE_UNITS {
+            message.truncate(wording::end_of_units(message, MAX_MESSAGE_UNITS));
+            truncated = true;
+        }
+    }
+    if truncated {
+        interventions.push("message_truncated".to_owned());
+    }
+}
+
+/// GUARD-8: exactly one question ends the turn.
+fn append_question(reply: &mut Reply, interventions: &mut Vec<String>) {
+    let Some(question) = &reply.closing_question else { return };
+    if reply.messages.last().is_some_and(|last| ends_with_question(last)) {
+        interventions.push("closing_question_already_in_body".to_owned());
+    } else {
+        reply.messages.push(question.clone());
+    }
+}
+
+/// GUARD-10, GUARD-11. `body` is the number of messages before the question was appended.
+fn replace_repetition(
+    reply: &mut Reply,
+    body: usize,
+    rules: &Rules,
+    earlier_agent_texts: &[&str],
+    interventions: &mut Vec<String>,
+) {
+    if !is_repetition(reply, body, earlier_agent_texts) {
+        return;
+    }
+    let Some(closer) = &rules.messages.closer else {
+        interventions.push("duplicate_detected".to_owned());
+        return;
+    };
+    reply.messages = vec![closer.clone()];
+    reply.closing_question = None;
+    interventions.push("duplicate_replaced".to_owned());
+}
+
+fn is_repetition(reply: &Reply, body: usize, earlier_agent_texts: &[&str]) -> bool {
+    if earlier_agent_texts.is_empty() {
+        return false;
+    }
+    let earlier: Vec<String> = earlier_agent_texts.iter().map(|text| normalise(text)).collect();
+    let said_before = |text: &str| {
+        let normal = normalise(text);
+        !normal.is_empty() && earlier.contains(&normal)
+    };
+    reply.messages.iter().take(body).any(|message| said_before(message)) || said_before(&reply.text())
+}
+
+#[cfg(test)]
+mod tests;

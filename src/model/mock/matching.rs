@@ -1,0 +1,115 @@
+//! How the mock model reads a message: substrings of the lower-cased text, and words near each other (MOCK-4, MOCK-6).
+
+/// Words that close a conversation. `okay` stands before `ok`, which it begins with.
+const CLOSERS: [&str; 9] = ["thanks", "thank you", "thx", "cheers", "bye", "okay", "ok", "perfect", "great"];
+
+/// What the mock model goes by.
+pub struct Heard {
+    text: String,
+    /// Whether the prompt lists payment options (MOCK-7).
+    pub payment_options: bool,
+}
+
+impl Heard {
+    /// A message of the contact.
+    pub fn new(text: &str, payment_options: bool) -> Self {
+        Self { text: text.to_lowercase(), payment_options }
+    }
+
+    /// Whether any of the words occurs anywhere, inside other words too.
+    pub fn any(&self, words: &[&str]) -> bool {
+        words.iter().any(|word| self.text.contains(word))
+    }
+
+    /// Whether one of `first` is followed, on the same line, by one of `second` after at most `gap` characters.
+    pub fn near(&self, first: &[&str], gap: usize, second: &[&str]) -> bool {
+        let mut ends =
+            first.iter().flat_map(|word| self.text.match_indices(word).map(|(at, _)| at + word.len()));
+        ends.any(|end| begins_within(self.text.get(end..).unwrap_or_default(), gap, second))
+    }
+
+    /// Whether a word begins with `stem`.
+    pub fn word_starting_with(&self, stem: &str) -> bool {
+        self.text.match_indices(stem).any(|(at, _)| {
+            let before = self.text.get(..at).and_then(|text| text.chars().next_back());
+            before.is_none_or(|character| !character.is_alphanumeric() && character != '_')
+        })
+    }
+
+    /// Whether there is text, but no letter and no number in it.
+    pub fn has_no_words(&self) -> bool {
+        !self.text.is_empty() && !self.text.chars().any(char::is_alphanumeric)
+    }
+
+    /// Whether the whole message is closing words, with spaces, `!`, `.` and `,` between or after them.
+    pub fn only_closers(&self) -> bool {
+        let mut rest = self.text.trim_start();
+        while let Some(after) = CLOSERS.iter().find_map(|closer| rest.strip_prefix(closer)) {
+            rest = after.trim_start_matches(|glyph: char| glyph.is_whitespace() || "!.,".contains(glyph));
+            if rest.is_empty() {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+fn begins_within(text: &str, gap: usize, words: &[&str]) -> bool {
+    let line = text.split(['\n', '\r']).next().unwrap_or_default();
+    let starts = line.char_indices().map(|(at, _)| at).take(gap + 1);
+    starts.into_iter().any(|at| {
+        let rest = line.get(at..).unwrap_or_default();
+        words.iter().any(|word| rest.starts_with(word))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn heard(text: &str) -> Heard {
+        Heard::new(text, false)
+    }
+
+    /// MOCK-4
+    #[test]
+    fn words_match_anywhere_in_the_lower_cased_text() {
+        assert!(heard("THIS one").any(&["hi"]));
+        assert!(heard("an Ideal day").any(&["deal"]));
+        assert!(!heard("hello").any(&["hi"]));
+    }
+
+    /// MOCK-6: 0 to n characters, on one line, at any occurrence.
+    #[test]
+    fn near_counts_the_characters_between() {
+        assert!(heard("talkperson").near(&["talk"], 20, &["person"]));
+        assert!(heard(&format!("talk{}person", "é".repeat(20))).near(&["talk"], 20, &["person"]));
+        assert!(!heard(&format!("talk{}person", "é".repeat(21))).near(&["talk"], 20, &["person"]));
+        assert!(!heard("talk to a\nperson").near(&["talk"], 20, &["person"]));
+        assert!(!heard("person to talk").near(&["talk"], 20, &["person"]));
+        assert!(heard(&format!("talk {} talk to a person", "x".repeat(40))).near(&["talk"], 20, &["person"]));
+    }
+
+    /// MOCK-6, row 7
+    #[test]
+    fn a_stem_begins_a_word() {
+        assert!(heard("how much can I earn?").word_starting_with("earn"));
+        assert!(heard("earnings").word_starting_with("earn"));
+        assert!(!heard("I want to learn").word_starting_with("earn"));
+    }
+
+    /// MOCK-6, rows 1 and 2
+    #[test]
+    fn messages_without_substance_are_recognised() {
+        for text in ["?", "🙂!", " ... "] {
+            assert!(heard(text).has_no_words(), "{text}");
+        }
+        assert!(!heard("").has_no_words() && !heard("a?").has_no_words() && !heard("7").has_no_words());
+        for text in ["ok", "Okay!", "ok, thanks.", "Thank you!! bye", "perfect great\nthx", "okok"] {
+            assert!(heard(text).only_closers(), "{text}");
+        }
+        for text in ["ok?", "thanks a lot", "great, how much?", "okey", "", "!"] {
+            assert!(!heard(text).only_closers(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! The port to a model: what a provider is given and what it must give back, in our own words. Only `registry`
+//! knows who stands behind it (PRIN-C2).
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+
+use super::fence::FencedText;
+use crate::config::ReasoningEffort;
+
+/// Runs one model call (a step). An implementation must
+///
+/// - send the system part first and byte for byte, marked for the provider's prompt cache where that needs a mark
+///   (RUN-12), then the messages in order, [`MessageRole::StepNote`] as a message of the user;
+/// - ask for an answer by `response_schema`, translated to what the provider understands (REP-4);
+/// - leave out `temperature` and `reasoning_effort` when they are `None` (RUN-10);
+/// - report the tokens of every answered call, whatever came of it (USE-1, DEC-19): a call that was answered without
+///   a usable reply is [`ModelOutput::Missing`] with its usage, not an error;
+/// - never put text of the provider or of the request into an error (FAIL-17);
+/// - stop the call when its future is dropped: that is how a turn is aborted (RUN-13, RUN-14).
+pub trait ModelProvider: Send + Sync {
+    /// One call. Errors are [`ModelError::Unreachable`] and [`ModelError::Status`].
+    fn step(&self, request: ModelRequest) -> BoxFuture<'_, Result<ModelAnswer, ModelError>>;
+}
+
+/// Everything of one model call. `Debug` shows sizes only (LOG-9).
+#[derive(Clone)]
+pub struct ModelRequest {
+    /// The stable system part (PROMPT-4).
+    pub system: Arc<str>,
+    /// History, oldest first, then the message of the current turn (PROMPT-13).
+    pub messages: Vec<ModelMessage>,
+    /// JSON schema of the reply (REP-4).
+    pub response_schema: Arc<Value>,
+    /// Most tokens the answer may take, reasoning included (RUN-10, RUN-11); at least 1.
+    pub max_output_tokens: u32,
+    /// 0 to 2; `None` for models that refuse it (RUN-10).
+    pub temperature: Option<f64>,
+    /// OpenAI's reasoning effort; other providers ignore it (RUN-10).
+    pub reasoning_effort: Option<ReasoningEffort>,
+}
+
+impl fmt::Debug for ModelRequest {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("ModelRequest")
+            .field("system_bytes", &self.system.len())
+            .field("messages", &self.messages)
+            .field("max_output_tokens", &self.max_output_tokens)
+            .field("temperature", &self.temperature)
+            .field("reasoning_effort", &self.reasoning_effort)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Who speaks in a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MessageRole {
+    /// The contact, with what the server knows about the turn.
+    User,
+    /// This service, in an earlier turn.
+    Assistant,
+    /// The server, about what this turn's tool calls did (01 section 8); providers get it as a user message.
+    StepNote,
+}
+
+/// One message of a request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModelMessage {
+    /// Who speaks.
+    pub role: MessageRole,
+    /// What is said, in order; never empty.
+    pub parts: Vec<Part>,
+}
+
+/// A piece of a message. `Debug` shows sizes only.
+#[derive(Clone, PartialEq)]
+pub enum Part {
+    /// Words of this service: an earlier reply, an action note, a state line.
+    Text(String),
+    /// Words of the contact. The type sees to it that they are fenced (FENCE-6).
+    Contact(FencedText),
+    /// A picture, as bytes, never as an address (IN-3).
+    Image(Image),
+}
+
+impl Part {
+    /// The text a provider is sent; `None` for a picture.
+    #[must_use]
+    pub fn as_text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            Self::Contact(fenced) => Some(fenced.as_str()),
+            Self::Image(_) => None,
+        }
+    }
+}
+
+impl fmt::Debug for Part {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => write!(out, "Text({} bytes)", text.len()),
+            Self::Contact(fenced) => fenced.fmt(out),
+            Self::Image(image) => write!(out, "Image({}, {} bytes)", image.media_type, image.bytes.len()),
+        }
+    }
+}
+
+/// A picture the model looks at.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Image {
+    /// For example `image/jpeg`.
+    pub media_type: String,
+    /// The file.
+    pub bytes: Bytes,
+}
+
+/// What came back from one call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModelAnswer {
+    /// The answer itself.
+    pub output: ModelOutput,
+    /// What the call used.
+    pub usage: Usage,
+}
+
+/// The forms an answer comes in; `Debug` shows none of its words (LOG-9).
+#[derive(Clone, PartialEq)]
+pub enum ModelOutput {
+    /// An object, already read by the provider's client.
+    Json(Value),
+    /// Text that must be one JSON object.
+    Text(String),
+    /// No answer: refused, filtered, or cut before the first word.
+    Missing,
+}
+
+impl fmt::Debug for ModelOutput {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Json(_) => "Json(hidden)",
+            Self::Text(_) => "Text(hidden)",
+            Self::Missing => "Missing",
+        })
+    }
+}
+
+/// Tokens of one call or, summed, of one turn; `None` is unknown (RUN-2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Usage {
+    /// Tokens read, those from the cache included.
+    pub input: Option<u64>,
+    /// Tokens written, reasoning included.
+    pub output: Option<u64>,
+    /// Tokens read from the provider's prompt cache.
+    pub cache_read: Option<u64>,
+}
+
+impl std::ops::AddAssign for Usage {
+    /// Adds the tokens of another step (USE-1). Unknown and known give the known count.
+    fn add_assign(&mut self, step: Self) {
+        self.input = sum(self.input, step.input);
+        self.output = sum(self.output, step.output);
+        self.cache_read = sum(self.cache_read, step.cache_read);
+    }
+}
+
+fn sum(left: Option<u64>, right: Option<u64>) -> Option<u64> {
+    match (left, right) {
+        (Some(left), Some(right)) => Some(left.saturating_add(right)),
+        (known, None) | (None, known) => known,
+    }
+}
+
+/// Why a call gave no reply. Holds no word of a provider, a prompt or a contact (FAIL-17).
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ModelError {
+    /// No answer of the provider arrived.
+    #[error("the model provider could not be reached: check its base URL and the network")]
+    Unreachable,
+    /// The provider refused the call or failed.
+    #[error(
+        "the model provider answered with status {0}: check the key, the model name and the provider's state"
+    )]
+    Status(u16),
+    /// The call was answered, but not with a reply.
+    #[error("the model gave no reply: it refused, or AGENT_MAX_OUTPUT_TOKENS is too low for its reasoning")]
+    ReplyMissing,
+    /// The reply is not what was asked for.
+    #[error(
+        "the model's reply does not fit the schema at {0}: if this is common, choose a more capable model"
+    )]
+    ReplyInvalid(super::reply::Faults),
+}
+
+impl ModelError {
+    /// The name that stands behind `model_error: ` (FAIL-17).
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self {
+            Self::Unreachable => "provider_unreachable".to_owned(),
+            Self::Status(code) => format!("provider_status_{code}"),
+            Self::ReplyMissing => "reply_missing".to_owned(),
+            Self::ReplyInvalid(_) => "reply_invalid".to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn usage(input: Option<u64>, output: Option<u64>, cache_read: Option<u64>) -> Usage {
+        Usage { input, output, cache_read }
+    }
+
+    /// USE-1
+    #[test]
+    fn usage_sums_what_is_known() {
+        let mut total = Usage::default();
+        assert_eq!(total, usage(None, None, None));
+        total += usage(Some(10), None, Some(4));
+        total += usage(Some(5), Some(2), None);
+        assert_eq!(total, usage(Some(15), Some(2), Some(4)));
+        total += usage(Some(u64::MAX), None, None);
+        assert_eq!(total.input, Some(u64::MAX));
+    }
+
+    /// FAIL-17
+    #[test]
+    fn failures_have_the_names_of_the_log() {
+        let names = [
+            ModelError::Unreachable,
+            ModelError::Status(429),
+            ModelError::ReplyMissing,
+            ModelError::ReplyInvalid(super::super::reply::Faults::at("messages.0")),
+        ]
+        .map(|error| error.name());
+        assert_eq!(names, ["provider_unreachable", "provider_status_429", "reply_missing", "reply_invalid"]);
+    }
+
+    /// LOG-9: neither prompt nor words of a contact or an answer can be printed.
+    #[test]
+    fn debug_shows_sizes_and_no_words() {
+        let request = ModelRequest {
+            system: "secret persona".into(),
+            messages: vec![ModelMessage {
+                role: MessageRole::User,
+                parts: vec![
+                    Part::Text("secret state".to_owned()),
+                    Part::Contact(FencedText::new("secret words")),
+                    Part::Image(Image {
+                        media_type: "image/png".to_owned(),
+                        bytes: Bytes::from_static(b"secret"),
+                    }),
+                ],
+            }],
+            response_schema: Arc::new(Value::Null),
+            max_output_tokens: 400,
+            temperature: None,
+            reasoning_effort: None,
+        };
+        let answer =
+            ModelAnswer { output: ModelOutput::Text("secret answer".to_owned()), usage: Usage::default() };
+        for printed in [format!("{request:?}"), format!("{answer:?}")] {
+            assert!(!printed.contains("secret"), "{printed}");
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! The runner: one turn's input in, a checked reply and its account out (01 section 11). Everyone who needs the model
+//! goes through it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+use super::guardrails::{self, Cause, Checked};
+use super::port::{ModelAnswer, ModelError, ModelOutput, ModelProvider, ModelRequest, Usage};
+use super::pricing::Prices;
+use super::prompt::{self, HistoryTurn, SystemPrompt};
+use super::reply::{self, Bounds, Faults, Reply};
+use crate::config::{ModelName, ModelSettings, ReasoningEffort, Tenant};
+use crate::domain::{ContactText, EscalationReason, Role, Usd};
+
+/// What one turn gives the model. All of it belongs to one loaded configuration (PROMPT-5). `Debug` shows no text.
+#[derive(Clone)]
+pub struct TurnInput {
+    /// The configuration of the turn.
+    pub tenant: Arc<Tenant>,
+    /// Its system part, built once when it was loaded.
+    pub system: SystemPrompt,
+    /// What the server knows about the contact, one line each (01 section 7).
+    pub state_lines: Vec<String>,
+    /// The messages this turn answers, in order; more than one in a burst (DEC-33).
+    pub texts: Vec<ContactText>,
+    /// Earlier turns, oldest first (02 section 4).
+    pub history: Vec<HistoryTurn>,
+}
+
+impl fmt::Debug for TurnInput {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("TurnInput")
+            .field("texts", &self.texts)
+            .field("history", &self.history.len())
+            .field("state_lines", &self.state_lines.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What became of a turn (RUN-2).
+#[derive(Clone, PartialEq, Debug)]
+pub struct TurnResult {
+    /// What may reach the contact; the tenant's escalation text when the call failed.
+    pub reply: Reply,
+    /// Tokens of all steps; unknown when the provider reported none (USE-1, DEC-19).
+    pub usage: Usage,
+    /// Their cost.
+    pub cost: Usd,
+    /// What the guardrails did, or `model_error: <name>`, for the log (LOG-5).
+    pub interventions: Vec<String>,
+    /// Name of the failure when the call failed (FAIL-17); the turn is then an error, not an escalation of the model
+    /// (REP-9).
+    pub error: Option<String>,
+    /// The same failure in words for the operator: what is wrong and what to look at. Safe for a log.
+    pub error_detail: Option<String>,
+    /// Time in the runner, waiting for a free call included.
+    pub latency: Duration,
+    /// The model string (PROV-9).
+    pub model: String,
+    /// Whether the model was offered tools.
+    pub tools_offered: bool,
+    /// Why the reply escalates, when it does.
+    pub cause: Option<Cause>,
+}
+
+/// Runs turns on one model. The caller aborts a turn by dropping the future of [`Runner::run`] and reports the abort
+/// itself, so that "too slow" and "misbehaved" stay apart (RUN-13, RUN-14).
+pub struct Runner {
+    provider: Arc<dyn ModelProvider>,
+    model: String,
+    prices: Prices,
+    max_output_tokens: u32,
+    temperature: Option<f64>,
+    reasoning_effort: Option<ReasoningEffort>,
+    calls: Semaphore,
+}
+
+impl Runner {
+    /// A runner of `model`, which `provider` runs, with the limits of `settings` (RUN-10, USE-6, DEC-27).
+    #[must_use]
+    pub fn new(provider: Arc<dyn ModelProvider>, model: &ModelName, settings: &ModelSettings) -> Self {
+        let model = model.as_string();
+        Self {
+            provider,
+            prices: Prices::of(&model, settings.pricing_overrides.as_ref()),
+            max_output_tokens: settings.max_output_tokens,
+            temperature: takes_temperature(&model).then_some(settings.temperature),
+            reasoning_effort: settings.reasoning_effort,
+            calls: Semaphore::new(settings.max_concurrent.min(Semaphore::MAX_PERMITS)),
+            model,
+        }
+    }
+
+    /// Runs one turn: request, call, schema, guardrails, cost. A failure of the model is a result like any other: the
+    /// handoff, with the failure's name (FAIL-2, FAIL-3).
+    pub async fn run(&self, input: TurnInput) -> TurnResult {
+        let started = Instant::now();
+        let (answer, usage) = match self.call(self.request(&input)).await {
+            Ok(ModelAnswer { output, usage }) => (model_object(output), usage),
+            Err(error) => (Err(error), Usage::default()),
+        };
+        let (checked, error) = match answer {
+            Ok(object) => (self.check(&object, &input), None),
+            Err(error) => (failed(&input.tenant, &error), Some(error)),
+        };
+        TurnResult {
+            reply: checked.reply,
+            usage,
+            cost: self.prices.cost(&usage),
+            interventions: checked.interventions,
+            error: error.as_ref().map(ModelError::name),
+            error_detail: error.as_ref().map(ToString::to_string),
+            latency: started.elapsed(),
+            model: self.model.clone(),
+            tools_offered: false,
+            cause: checked.cause,
+        }
+    }
+
+    fn request(&self, input: &TurnInput) -> ModelRequest {
+        ModelRequest {
+            system: input.system.text(),
+            messages: prompt::messages(&input.history, &input.state_lines, &input.texts),
+            response_schema: reply::schema(),
+            max_output_tokens: self.max_output_tokens,
+            temperature: self.temperature,
+            reasoning_effort: self.reasoning_effort,
+        }
+    }
+
+    /// One call to the provider, at most `MODEL_MAX_CONCURRENT` at a time (DEC-27). The semaphore is never closed, so
+    /// its error cannot occur and stands for "no limit".
+    async fn call(&self, request: ModelRequest) -> Result<ModelAnswer, ModelError> {
+        let _permit = self.calls.acquire().await.ok();
+        self.provider.step(request).await
+    }
+
+    fn check(&self, object: &Value, input: &TurnInput) -> Checked {
+        let agent_turns = input.history.iter().filter(|turn| turn.role == Role::Agent);
+        let earlier: Vec<&str> = agent_turns.map(|turn| turn.text.expose()).collect();
+        guardrails::check(object, &input.tenant.rules, &earlier)
+    }
+}
+
+impl fmt::Debug for Runner {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Runner").field("model", &self.model).finish_non_exhaustive()
+    }
+}
+
+/// The model's object once it satisfies the schema it was given (REP-5, FAIL-3).
+fn model_object(output: ModelOutput) -> Result<Value, ModelError> {
+    let object = match output {
+        ModelOutput::Json(object) => object,
+        ModelOutput::Text(text) if text.trim().is_empty() => return Err(ModelError::ReplyMissing),
+        ModelOutput::Text(text) => {
+            serde_json::from_str(&text).map_err(|_| ModelError::ReplyInvalid(Faults::at("(root)")))?
+        }
+        ModelOutput::Missing => return Err(ModelError::ReplyMissing),
+    };
+    match Reply::parse(&object, Bounds::Model) {
+        Ok(_) => Ok(object),
+        Err(faults) => Err(ModelError::ReplyInvalid(faults)),
+    }
+}
+
+/// FAIL-2, FAIL-3: the handoff of a failed call.
+fn failed(tenant: &Tenant, error: &ModelError) -> Checked {
+    Checked {
+        reply: Reply::handoff(&tenant.rules.messages.escalation, EscalationReason::LowConfidence),
+        interventions: vec![format!("model_error: {}", error.name())],
+        cause: Some(Cause::Error),
+    }
+}
+
+/// RUN-10: OpenAI's reasoning models refuse a temperature.
+fn takes_temperature(model: &str) -> bool {
+    let numbered_o = model
+        .strip_prefix("openai:o")
+        .is_some_and(|rest| rest.starts_with(|next: char| next.is_ascii_digit()));
+    !numbered_o && !model.starts_with("openai:gpt-5")
+}
+
+#[cfg(test)]
+mod tests;
