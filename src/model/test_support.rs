@@ -1,7 +1,5 @@
 //! The tenant of the documents' examples, for the tests of this room.
 
-use std::sync::Arc;
-
 use crate::config::{
     Budget, Burst, Catalog, Faq, Messages, ModelName, ModelSettings, Offering, PaymentOption, Price,
     RateLimit, Rules, Tenant,
@@ -92,9 +90,4 @@ pub fn settings(provider: Provider, model: &str) -> ModelSettings {
         pricing_overrides: None,
         max_concurrent: 64,
     }
-}
-
-/// The tenant as a turn holds it.
-pub fn shared(tenant: Tenant) -> Arc<Tenant> {
-    Arc::new(tenant)
 }
