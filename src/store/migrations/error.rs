@@ -1,0 +1,77 @@
+use std::time::Duration;
+
+use tokio_postgres::Error;
+use tokio_postgres::error::SqlState;
+
+/// Why the database could not be brought to this version. Every variant stops the boot (MIG-4).
+#[derive(Debug, thiserror::Error)]
+pub enum MigrationError {
+    /// DEC-29
+    #[error(
+        "the database server is PostgreSQL {version}; the oldest supported version is 15: upgrade it, or set DATABASE_URL to a newer server"
+    )]
+    ServerTooOld {
+        /// As the server reports it.
+        version: String,
+    },
+    /// MIG-6
+    #[error("another process has been migrating this database for more than {} s: find out what it waits for, then start again", waited.as_secs())]
+    BootLockHeld {
+        /// The limit that passed.
+        waited: Duration,
+    },
+    /// DEC-29
+    #[error(
+        "the connection changes its server session between statements (a pooler in transaction mode): migrate once with DATABASE_URL set to the server itself or to a pool in session mode, then start again"
+    )]
+    TransactionPooler,
+    /// MIG-7
+    #[error(
+        "migration {migration}: a table stayed locked by another session: end long transactions on this database, then start again"
+    )]
+    TableBusy {
+        /// Its recorded name.
+        migration: &'static str,
+    },
+    /// MIG-4, MIG-5: nothing of it was kept.
+    #[error("migration {migration} failed and left nothing behind: {reason}")]
+    Failed {
+        /// Its recorded name.
+        migration: &'static str,
+        /// What the server said, without values from rows.
+        reason: String,
+    },
+    /// COMP-11
+    #[error("the database lacks {}: a newer version may have renamed or dropped them; upgrade this service or restore the schema", .missing.join(", "))]
+    SchemaIncomplete {
+        /// `table` or `table.column`, in alphabetical order.
+        missing: Vec<String>,
+    },
+    /// The server went away or refused to answer.
+    #[error("the database connection failed while migrating: {reason}")]
+    Connection {
+        /// What the server or the driver said, without values from rows.
+        reason: String,
+    },
+}
+
+impl MigrationError {
+    pub(super) fn connection(error: Error) -> Self {
+        Self::Connection { reason: describe(&error) }
+    }
+}
+
+/// An error without parameters or row values, which a raw driver error can quote (DB-5): the server's SQLSTATE and
+/// primary message, which for the statements of this module name schema objects only.
+pub(super) fn describe(error: &Error) -> String {
+    match error.as_db_error() {
+        Some(refused) => format!("{} (SQLSTATE {})", refused.message(), refused.code().code()),
+        None if error.is_closed() => "the connection is closed".to_owned(),
+        None => "the driver reported an error of its own".to_owned(),
+    }
+}
+
+/// Another session holds what we want: worth another try.
+pub(super) fn is_lock_conflict(error: &Error) -> bool {
+    matches!(error.code(), Some(code) if *code == SqlState::LOCK_NOT_AVAILABLE || *code == SqlState::T_R_DEADLOCK_DETECTED)
+}

@@ -1,0 +1,200 @@
+//! Brings the database to the schema this version works with, before a request is served (06 section 3).
+//!
+//! Migrations are SQL files embedded in the binary; `_migrations` is the only record of what was applied. One
+//! session-level advisory lock lets any number of processes boot at once (MIG-6), and each migration is one
+//! transaction together with its record (MIG-5).
+
+mod error;
+mod lock;
+mod schema;
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use tokio_postgres::{Client, Transaction};
+
+pub use error::MigrationError;
+use error::{describe, is_lock_conflict};
+use lock::BootLock;
+
+/// The oldest major version of the server that is supported (DEC-29).
+pub const OLDEST_SERVER_MAJOR: u32 = 15;
+
+/// One step of the schema.
+#[derive(Clone, Copy, Debug)]
+struct Migration {
+    /// The name under which it is recorded, with the prefix `rs_` (COMP-3).
+    name: &'static str,
+    sql: &'static str,
+}
+
+/// All migrations, in the lexical order of their names (MIG-2).
+const MIGRATIONS: &[Migration] = &[
+    Migration { name: "rs_0001_reference", sql: include_str!("../../../migrations/rs_0001_reference.sql") },
+    Migration { name: "rs_0002_durability", sql: include_str!("../../../migrations/rs_0002_durability.sql") },
+];
+
+/// The SQL of every migration in order: two builds with equal text make equal databases.
+pub(super) fn all_sql() -> impl Iterator<Item = &'static str> {
+    MIGRATIONS.iter().map(|migration| migration.sql)
+}
+
+/// Applies what is pending and checks that every table and column in use exists (COMP-11). Returns the names that
+/// this call applied, in order; empty when there was nothing to do (MIG-3: the caller logs a line only if not).
+///
+/// `client` should be a connection of its own, not one of a pool: it holds a session-level lock meanwhile.
+///
+/// # Errors
+/// See [`MigrationError`]. A migration that failed left nothing behind and is tried again by the next call (MIG-4).
+pub async fn migrate(client: &mut Client) -> Result<Vec<String>, MigrationError> {
+    Migrator { migrations: MIGRATIONS, limits: Limits::default() }.run(client).await
+}
+
+/// How long to wait for others.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    /// For the boot of another process (MIG-6).
+    boot_lock: Duration,
+    /// For one table lock within a migration (MIG-7).
+    table_lock: Duration,
+    /// From the first try of a migration until a busy table ends the boot.
+    retry: Duration,
+    /// Between two tries, so that the queue behind us drains.
+    pause: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            boot_lock: Duration::from_secs(60),
+            table_lock: Duration::from_secs(5),
+            retry: Duration::from_secs(55),
+            pause: Duration::from_millis(500),
+        }
+    }
+}
+
+struct Migrator<'all> {
+    migrations: &'all [Migration],
+    limits: Limits,
+}
+
+impl Migrator<'_> {
+    async fn run(&self, client: &mut Client) -> Result<Vec<String>, MigrationError> {
+        check_server_version(client).await?;
+        let lock = BootLock::acquire(client, self.limits.boot_lock).await?;
+        let applied = self.apply_pending(client).await;
+        let released = lock.release(client).await;
+        let applied = applied?;
+        released?;
+        schema::check(client).await?;
+        Ok(applied)
+    }
+
+    async fn apply_pending(&self, client: &mut Client) -> Result<Vec<String>, MigrationError> {
+        let recorded = recorded_names(client).await?;
+        let mut applied = Vec::new();
+        for migration in self.migrations.iter().filter(|migration| !recorded.contains(migration.name)) {
+            self.apply(client, migration).await?;
+            applied.push(migration.name.to_owned());
+        }
+        Ok(applied)
+    }
+
+    /// Tries the whole transaction again while a table is locked by others (MIG-7).
+    async fn apply(&self, client: &mut Client, migration: &Migration) -> Result<(), MigrationError> {
+        let give_up = Instant::now() + self.limits.retry;
+        loop {
+            match self.attempt(client, migration).await {
+                Err(Attempt::Driver(error)) if is_lock_conflict(&error) => {
+                    if Instant::now() + self.limits.pause >= give_up {
+                        return Err(MigrationError::TableBusy { migration: migration.name });
+                    }
+                    tokio::time::sleep(self.limits.pause).await;
+                }
+                Err(Attempt::Driver(error)) => {
+                    return Err(MigrationError::Failed {
+                        migration: migration.name,
+                        reason: describe(&error),
+                    });
+                }
+                Err(Attempt::LockLost) => return Err(MigrationError::TransactionPooler),
+                Ok(()) => return Ok(()),
+            }
+        }
+    }
+
+    async fn attempt(&self, client: &mut Client, migration: &Migration) -> Result<(), Attempt> {
+        let transaction = client.transaction().await?;
+        if !BootLock::is_held_by(&transaction).await? {
+            return Err(Attempt::LockLost);
+        }
+        set_limits(&transaction, self.limits.table_lock).await?;
+        transaction.batch_execute(migration.sql).await?;
+        transaction.execute("insert into _migrations (name) values ($1)", &[&migration.name]).await?;
+        transaction.commit().await?;
+        Ok(())
+    }
+}
+
+/// Why one try of a migration did not commit. The transaction was rolled back when it was dropped.
+enum Attempt {
+    Driver(tokio_postgres::Error),
+    LockLost,
+}
+
+impl From<tokio_postgres::Error> for Attempt {
+    fn from(error: tokio_postgres::Error) -> Self {
+        Self::Driver(error)
+    }
+}
+
+async fn set_limits(
+    transaction: &Transaction<'_>,
+    table_lock: Duration,
+) -> Result<(), tokio_postgres::Error> {
+    let statement = format!(
+        "set local lock_timeout = {}; set local statement_timeout = 0; set local client_min_messages = warning",
+        table_lock.as_millis()
+    );
+    transaction.batch_execute(&statement).await
+}
+
+/// DEC-29
+async fn check_server_version(client: &Client) -> Result<(), MigrationError> {
+    let row = client
+        .query_one(
+            "select current_setting('server_version_num')::int4 / 10000, current_setting('server_version')",
+            &[],
+        )
+        .await
+        .map_err(MigrationError::connection)?;
+    let major: i32 = row.try_get(0).map_err(MigrationError::connection)?;
+    let version: String = row.try_get(1).map_err(MigrationError::connection)?;
+    if u32::try_from(major).unwrap_or_default() < OLDEST_SERVER_MAJOR {
+        return Err(MigrationError::ServerTooOld { version });
+    }
+    Ok(())
+}
+
+/// Creates the tracking table where it is missing (MIG-2) and reads it.
+async fn recorded_names(client: &Client) -> Result<HashSet<String>, MigrationError> {
+    let exists: bool = client
+        .query_one("select to_regclass(format('%I._migrations', current_schema())) is not null", &[])
+        .await
+        .and_then(|row| row.try_get(0))
+        .map_err(MigrationError::connection)?;
+    if !exists {
+        client
+            .batch_execute(
+                "create table _migrations (name text primary key, applied_at timestamptz not null default now())",
+            )
+            .await
+            .map_err(|error| MigrationError::Failed { migration: "_migrations", reason: describe(&error) })?;
+    }
+    let rows = client.query("select name from _migrations", &[]).await.map_err(MigrationError::connection)?;
+    rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>().map_err(MigrationError::connection)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,89 @@
+use std::collections::HashSet;
+
+use tokio_postgres::Client;
+
+use super::MigrationError;
+
+/// Every table of the database with the columns that our statements name (COMP-11). A test compares it with what the
+/// migrations make, so neither can change alone.
+pub(super) const EXPECTED: &[(&str, &str)] = &[
+    (
+        "conversations",
+        "id tenant_id subscriber_id channel turn_count escalated_at last_message_at token_hash previous_token_hash \
+         token_issued_at token_generation offering opening_sent_at created_at updated_at",
+    ),
+    (
+        "turns",
+        "id seq conversation_id role text outcome model bound media_kind actions reads input_tokens output_tokens \
+         cache_read_tokens cost_usd latency_ms playbook_version created_at",
+    ),
+    (
+        "outbox",
+        "id tenant_id subscriber_id conversation_id kind payload status attempts next_attempt_at last_error \
+         created_at delivered_at rs_process_id rs_lease_until rs_texts_sent",
+    ),
+    ("nudges", "id conversation_id due_at status cancel_reason scheduled_at created_at updated_at"),
+    ("budget_counters", "tenant_id day tokens cost_usd"),
+    ("rate_counters", "tenant_id subscriber_id window_start count"),
+    (
+        "learning_runs",
+        "id tenant_id week forced status converted_count not_converted_count cost_usd started_at finished_at",
+    ),
+    (
+        "insight_proposals",
+        "id tenant_id run_id text rationale converted_count not_converted_count turn_ids status reviewed_at created_at",
+    ),
+    ("playbook_versions", "id tenant_id content_hash insights active activated_at created_at"),
+    ("eval_records", "id tenant_id playbook_hash suite_hash model outcomes created_at"),
+    ("_migrations", "name applied_at"),
+    ("rs_processes", "id tenant_id started_at beat_at"),
+    ("rs_lanes", "conversation_id process_id turn_id fence expires_at next_text_at"),
+    (
+        "rs_owed",
+        "turn_id conversation_id tenant_id process_id fence status binding second_run user_turn_ids texts actions \
+         tokens cost_usd queued received_at created_at said_at",
+    ),
+    (
+        "rs_inbox",
+        "id conversation_id process_id text media_kind token_digest offering binding received_at created_at",
+    ),
+    ("rs_attempts", "turn_id action conversation_id process_id started_at finished_at outcome"),
+    ("rs_handoffs", "id conversation_id turn_id reason opened_at closed_at"),
+    ("rs_rate", "tenant_id tat"),
+];
+
+/// Names what is missing, a whole table by its name alone.
+pub(super) async fn check(client: &Client) -> Result<(), MigrationError> {
+    let rows = client
+        .query(
+            "select class.relname::text, attribute.attname::text
+             from pg_class as class
+             join pg_attribute as attribute on attribute.attrelid = class.oid
+             where class.relnamespace = (select oid from pg_namespace where nspname = current_schema())
+               and class.relkind in ('r', 'p', 'v') and attribute.attnum > 0 and not attribute.attisdropped",
+            &[],
+        )
+        .await
+        .map_err(MigrationError::connection)?;
+    let present = rows
+        .iter()
+        .map(|row| Ok((row.try_get(0)?, row.try_get(1)?)))
+        .collect::<Result<HashSet<(String, String)>, tokio_postgres::Error>>()
+        .map_err(MigrationError::connection)?;
+    let missing = missing_from(&present);
+    if missing.is_empty() { Ok(()) } else { Err(MigrationError::SchemaIncomplete { missing }) }
+}
+
+fn missing_from(present: &HashSet<(String, String)>) -> Vec<String> {
+    let mut missing = Vec::new();
+    for (table, columns) in EXPECTED {
+        if !present.iter().any(|(name, _)| name == table) {
+            missing.push((*table).to_owned());
+            continue;
+        }
+        let absent = |column: &&str| !present.contains(&((*table).to_owned(), (*column).to_owned()));
+        missing.extend(columns.split_whitespace().filter(absent).map(|column| format!("{table}.{column}")));
+    }
+    missing.sort();
+    missing
+}
