@@ -55,7 +55,7 @@ impl Heard {
 }
 
 fn begins_within(text: &str, gap: usize, words: &[&str]) -> bool {
-    let line = text.split(['\n', '\r']).next().unwrap_or_default();
+    let line = text.split(['\n', '\r', '\u{2028}', '\u{2029}']).next().unwrap_or_default();
     let starts = line.char_indices().map(|(at, _)| at).take(gap + 1);
     starts.into_iter().any(|at| {
         let rest = line.get(at..).unwrap_or_default();

@@ -62,7 +62,7 @@ fn print_price(price: &Price) -> String {
     let digits = (minor / 100).to_string();
     let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
     for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index) % 3 == 0 {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             grouped.push(',');
         }
         grouped.push(digit);
@@ -85,7 +85,7 @@ mod tests {
             (99_999, "999.99"),
             (100_000, "1,000.00"),
             (4_500_000, "45,000.00"),
-            (123_456_789_01, "123,456,789.01"),
+            (12_345_678_901, "123,456,789.01"),
             (u64::MAX, "184,467,440,737,095,516.15"),
         ];
         for (amount, expected) in cases {
