@@ -27,7 +27,7 @@ def shown(path: Path) -> str:
     try:
         return path.resolve().relative_to(ROOT).as_posix()
     except ValueError:
-        return path.as_posix()
+        return path.resolve().as_posix()
 
 
 def text_of(path: Path) -> str | None:
