@@ -1,1 +1,3 @@
 //! Room of the service.
+#[cfg(test)]
+mod scratch;
