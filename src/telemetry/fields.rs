@@ -143,7 +143,9 @@ impl Visit for Recorder<'_> {
 
 /// `Server listening at http://<address>:<port>`, and nothing after it.
 fn is_listening_line(text: &str) -> bool {
-    let address = |rest: &str| rest.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b':' | b'[' | b']'));
+    let address = |rest: &str| {
+        rest.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b':' | b'[' | b']'))
+    };
     text.strip_prefix("Server listening at http://").is_some_and(address)
 }
 

@@ -23,13 +23,8 @@ pub struct Marks {
 
 impl Marks {
     /// The marks of log lines (PII-3).
-    pub const LOG: Self = Self {
-        media: "[media-url]",
-        link: "[url]",
-        email: "[email]",
-        phone: "[phone]",
-        number: "[number]",
-    };
+    pub const LOG: Self =
+        Self { media: "[media-url]", link: "[url]", email: "[email]", phone: "[phone]", number: "[number]" };
 
     /// The same mark for every shape, as notes want it (NOTE-2).
     #[must_use]
@@ -189,7 +184,8 @@ const REMOVED_KEYS: [&str; 32] = [
 /// True for a key whose value must not be logged at all (PII-1).
 #[must_use]
 pub fn is_removed_key(key: &str) -> bool {
-    let letters = || key.bytes().filter(|byte| !matches!(byte, b'-' | b'_')).map(|byte| byte.to_ascii_lowercase());
+    let letters =
+        || key.bytes().filter(|byte| !matches!(byte, b'-' | b'_')).map(|byte| byte.to_ascii_lowercase());
     REMOVED_KEYS.iter().any(|removed| letters().eq(removed.bytes()))
 }
 
