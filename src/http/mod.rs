@@ -1,1 +1,3 @@
 //! Room of the service.
+
+pub mod request;

@@ -1,1 +1,100 @@
-//! Room of the service.
+//! Logs: one JSON object a line on standard output, without personal data and without secrets.
+//! Owns: the subscriber and its layer, the levels, the redaction shapes, the panic hook.
+//! Never: knows what a turn or a channel is; decides what is worth logging.
+//!
+//! How to log from any room:
+//!
+//! ```ignore
+//! tracing::info!(conversation = %id, outcome = %outcome, escalated, "turn complete");
+//! tracing::error!(err = &error as &dyn std::error::Error, "failed to enqueue deferred reply");
+//! tracing::error!(fatal = true, "no database");                       // level 60
+//! tracing::info!(json.interventions = %Json(&interventions), "guardrails intervened");
+//! ```
+//!
+//! - The message becomes `msg`. Numbers and booleans stay what they are, everything else is text.
+//! - The contact is named by the field `conversation`, the row's id, and by nothing else (LOG-2).
+//! - Texts are cleaned by shape (PII-3), except UUIDs, times and a few fields that name parts of the program
+//!   (PII-8). Some keys are dropped whatever they hold (PII-1).
+//! - A field named `json.<name>` holds JSON as text and becomes the member `<name>` with that value, cleaned at
+//!   every depth; [`Json`] writes any serialisable value in that form.
+//! - Fields of the spans around an event are merged into its line; the event's own field wins.
+
+mod fields;
+mod layer;
+mod level;
+mod panics;
+mod redaction;
+mod scrubber;
+
+use std::fmt;
+use std::io::{self, Write};
+
+use tracing_subscriber::layer::SubscriberExt;
+
+pub use level::LogLevel;
+pub use redaction::{Marks, is_removed_key, scrub_text, scrub_with};
+
+use layer::JsonLayer;
+use scrubber::Scrubber;
+
+/// Why the log could not be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum TelemetryError {
+    /// A subscriber is already set; call [`init`] once, before anything is logged.
+    #[error("the log is already set up: call telemetry::init once per process")]
+    AlreadySet,
+    /// The secrets are too many or too long to be searched for; shorten `MANYCHAT_SHARED_SECRET`.
+    #[error("the secrets of the environment cannot be searched for: shorten MANYCHAT_SHARED_SECRET")]
+    Secrets,
+}
+
+/// Sends every event of the process through the redacting layer to standard output, and every panic too.
+/// `secrets` are the real values of the environment's secrets; wherever one occurs, `[secret]` is written.
+///
+/// # Errors
+/// When called twice, or when the secrets cannot be searched for.
+pub fn init(level: LogLevel, secrets: Vec<String>) -> Result<(), TelemetryError> {
+    let subscriber = subscriber(level, &secrets, Stdout)?;
+    tracing::subscriber::set_global_default(subscriber).map_err(|_| TelemetryError::AlreadySet)?;
+    panics::install_hook();
+    Ok(())
+}
+
+/// The same log on any writer, for tests and for callers that run without a global subscriber.
+///
+/// # Errors
+/// When the secrets cannot be searched for.
+pub fn subscriber<W>(
+    level: LogLevel,
+    secrets: &[String],
+    writer: W,
+) -> Result<impl tracing::Subscriber + Send + Sync + use<W>, TelemetryError>
+where
+    W: Write + Send + 'static,
+{
+    let scrubber = Scrubber::new(secrets).map_err(|_| TelemetryError::Secrets)?;
+    Ok(tracing_subscriber::registry().with(JsonLayer::new(level, scrubber, writer)))
+}
+
+/// A value that is logged as JSON: `json.name = %Json(&value)`. It is serialised only when the line is written.
+pub struct Json<T>(pub T);
+
+impl<T: serde::Serialize> fmt::Display for Json<T> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A value that cannot be serialised must not stop the line it stands in.
+        out.write_str(&serde_json::to_string(&self.0).unwrap_or_else(|_| "null".to_owned()))
+    }
+}
+
+/// Standard output; its own buffer hands a complete line to the system in one call.
+struct Stdout;
+
+impl Write for Stdout {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        io::stdout().lock().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stdout().lock().flush()
+    }
+}

@@ -1,0 +1,85 @@
+//! The numeric levels of a log line.
+
+use tracing::{Level, Metadata};
+
+/// Numeric level of a line and threshold of the log (LOG-1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LogLevel {
+    /// 10
+    Trace = 10,
+    /// 20
+    Debug = 20,
+    /// 30, the default threshold.
+    Info = 30,
+    /// 40
+    Warn = 40,
+    /// 50
+    Error = 50,
+    /// 60: an `error!` event with the field `fatal = true`.
+    Fatal = 60,
+}
+
+impl LogLevel {
+    /// The level with this number; a number between two levels counts as the lower, so that a threshold never
+    /// hides more than it was meant to.
+    #[must_use]
+    pub const fn from_number(number: u8) -> Self {
+        match number {
+            60.. => Self::Fatal,
+            50.. => Self::Error,
+            40.. => Self::Warn,
+            30.. => Self::Info,
+            20.. => Self::Debug,
+            _ => Self::Trace,
+        }
+    }
+
+    /// The number that stands in the line.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        self as u8
+    }
+
+    pub(super) fn of(level: Level) -> Self {
+        match level {
+            Level::ERROR => Self::Error,
+            Level::WARN => Self::Warn,
+            Level::INFO => Self::Info,
+            Level::DEBUG => Self::Debug,
+            Level::TRACE => Self::Trace,
+        }
+    }
+
+    pub(super) const fn as_tracing(self) -> Level {
+        match self {
+            Self::Fatal | Self::Error => Level::ERROR,
+            Self::Warn => Level::WARN,
+            Self::Info => Level::INFO,
+            Self::Debug => Level::DEBUG,
+            Self::Trace => Level::TRACE,
+        }
+    }
+}
+
+/// Name of the field that raises an `error!` event to [`LogLevel::Fatal`].
+pub(super) const FATAL_FIELD: &str = "fatal";
+
+/// Crates of ours follow the threshold; all others stay at `warn` whatever it is, because at finer levels they
+/// print requests, headers and statements (PRIN-C5).
+pub(super) fn admits(threshold: LogLevel, metadata: &Metadata<'_>) -> bool {
+    let level = LogLevel::of(*metadata.level());
+    if metadata.is_span() {
+        // A span carries fields, such as the conversation, to lines of every level.
+        return is_ours(metadata.target()) && level >= threshold.min(LogLevel::Info);
+    }
+    let can_be_fatal = level == LogLevel::Error && metadata.fields().field(FATAL_FIELD).is_some();
+    let reached = if can_be_fatal { LogLevel::Fatal } else { level };
+    let needed = if is_ours(metadata.target()) { threshold } else { threshold.max(LogLevel::Warn) };
+    reached >= needed
+}
+
+/// True for the library and the two binaries.
+fn is_ours(target: &str) -> bool {
+    let root = target.split("::").next().unwrap_or(target);
+    matches!(root, "manychat_agent" | "agent" | "agent_eval")
+}
