@@ -2,19 +2,39 @@
 //! Owns: parsing, defaults, every check and cross-check, the demo tenant's examples, reload.
 //! Never: decides what a turn does, opens a socket or a database, prints a secret.
 
+mod active;
 mod catalog;
+/// The demo tenant's files and how a fresh checkout gets them.
+pub mod demo;
+mod env_file;
+mod env_hints;
+mod environment;
+mod eval_settings;
+mod files;
+mod pricing;
+mod proxies;
 mod rules;
 mod settings;
 mod tenant;
 mod tools;
+mod variables;
+mod warning;
 
+pub use active::ActiveTenant;
 pub use catalog::{Catalog, Faq, Offering, PaymentOption, Price};
+pub use env_file::process_environment;
+pub use eval_settings::EvalSettings;
+pub use files::Fault;
+pub use proxies::TrustedProxies;
 pub use rules::{Budget, Burst, HandoffRule, Learning, Messages, OpeningTrigger, RateLimit, Rules, Takeover};
 pub use settings::{
-    DatabaseUrl, LogLevel, ManyChatSettings, ModelName, ModelSettings, NodeEnv, ReasoningEffort, Settings,
-    SharedSecrets,
+    DatabaseUrl, LogLevel, ManyChatSettings, ModelName, ModelNameError, ModelSettings, NodeEnv,
+    ReasoningEffort, Settings, SharedSecrets,
 };
-pub use tenant::{FileHash, Tenant};
+pub use tenant::{FileHash, ReservedNames, Tenant, TenantError, TenantProblem};
 pub use tools::{
     Delay, Event, FieldTool, FlowRole, FlowTool, NoteTool, Nudge, Readable, ReadableField, TagTool, Tools,
+    WindowClosing,
 };
+pub use variables::{SettingsError, VariableFault};
+pub use warning::Warning;

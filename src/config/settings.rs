@@ -1,8 +1,10 @@
 //! The environment, read once at boot (05 section 2).
 
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
+use super::TrustedProxies;
 use crate::domain::{ChannelName, Provider, Redacted, TenantId};
 
 /// Every variable, validated. Secrets are wrapped so that they cannot be printed (ENV-26).
@@ -58,7 +60,8 @@ pub struct Settings {
     pub media_base_url: Option<String>,
     /// `EVAL_DIR`.
     pub eval_dir: Option<PathBuf>,
-    /// `EVAL_MAX_LATENCY_MS`; the race deadline when unset.
+    /// `EVAL_MAX_LATENCY_MS`; the race deadline when unset or not usable. Evaluation variables never stop a boot;
+    /// `agent eval` reads them strictly through [`super::EvalSettings`].
     pub eval_max_latency: Duration,
 }
 
@@ -71,6 +74,18 @@ pub enum NodeEnv {
     Test,
     /// A deployment.
     Production,
+}
+
+impl NodeEnv {
+    /// The word as written in the variable.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Development => "development",
+            Self::Test => "test",
+            Self::Production => "production",
+        }
+    }
 }
 
 /// `LOG_LEVEL` with the numeric levels of LOG-1.
@@ -88,6 +103,21 @@ pub enum LogLevel {
     Error = 50,
     /// 60
     Fatal = 60,
+}
+
+impl LogLevel {
+    /// The word as written in the variable.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Trace => "trace",
+            Self::Debug => "debug",
+            Self::Info => "info",
+            Self::Warn => "warn",
+            Self::Error => "error",
+            Self::Fatal => "fatal",
+        }
+    }
 }
 
 /// Where the data lives (DEC-2, ENV-25).
@@ -116,6 +146,48 @@ impl ModelName {
     pub fn as_string(&self) -> String {
         format!("{}:{}", self.provider, self.model)
     }
+}
+
+/// Why a text is no model name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ModelNameError {
+    /// It does not have the form of ENV-6 and DEC-12: write provider, colon, model. The text is not repeated.
+    #[error("must be provider:model, for example anthropic:claude-haiku-4-5")]
+    Malformed,
+    /// The provider is none we know (PROV-3): correct it, or the name of the model.
+    #[error(
+        "`{text}` names an unknown provider; accepted are {accepted}; check AGENT_MODEL and the variables of its \
+         provider (ANTHROPIC_API_KEY, OPENAI_API_KEY, GOOGLE_GENERATIVE_AI_API_KEY, OLLAMA_BASE_URL)"
+    )]
+    UnknownProvider {
+        /// The whole string.
+        text: String,
+        /// The known providers, separated by commas.
+        accepted: String,
+    },
+}
+
+impl FromStr for ModelName {
+    type Err = ModelNameError;
+
+    /// `provider:model` as ENV-6 says, with `/` allowed in the model (DEC-12). The first colon separates.
+    fn from_str(text: &str) -> Result<Self, ModelNameError> {
+        let (provider, model) = text.split_once(':').ok_or(ModelNameError::Malformed)?;
+        let of_provider = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || "_-".contains(letter);
+        let of_model = |letter: char| letter.is_ascii_alphanumeric() || "._:/-".contains(letter);
+        let well_formed = !provider.is_empty() && provider.chars().all(of_provider);
+        if !well_formed || model.is_empty() || !model.chars().all(of_model) {
+            return Err(ModelNameError::Malformed);
+        }
+        match provider.parse() {
+            Ok(provider) => Ok(Self { provider, model: model.to_owned() }),
+            Err(_) => Err(ModelNameError::UnknownProvider { text: text.to_owned(), accepted: providers() }),
+        }
+    }
+}
+
+fn providers() -> String {
+    Provider::ALL.iter().map(|provider| provider.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 /// Everything a model call needs to know.
@@ -168,6 +240,19 @@ pub enum ReasoningEffort {
     High,
 }
 
+impl ReasoningEffort {
+    /// The word as written in the variable and sent to the provider.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Minimal => "minimal",
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+        }
+    }
+}
+
 /// Delivery through ManyChat.
 #[derive(Clone, Debug)]
 pub struct ManyChatSettings {
@@ -188,6 +273,15 @@ pub struct ManyChatSettings {
 /// The bearer secrets of `MANYCHAT_SHARED_SECRET`, at least one (ENV-16).
 #[derive(Clone, Debug)]
 pub struct SharedSecrets(pub(crate) Vec<Redacted<String>>);
+
+impl Settings {
+    /// The proxies of `TRUST_PROXY`.
+    #[must_use]
+    pub fn trusted_proxies(&self) -> TrustedProxies {
+        // The entries were checked when the settings were made; none of them trusts more than it says.
+        TrustedProxies::parse(self.trust_proxy.iter().map(String::as_str)).unwrap_or_default()
+    }
+}
 
 impl SharedSecrets {
     /// All of them, the simulator's first.

@@ -19,6 +19,8 @@ pub struct Tools {
     pub nudge: Option<Nudge>,
     /// Flows sent on a stage; never shown to the model.
     pub events: Vec<Event>,
+    /// The flow sent once before the 24-hour window closes, when configured (WCF-1).
+    pub window_closing: Option<WindowClosing>,
 }
 
 /// A ManyChat flow.
@@ -147,6 +149,13 @@ pub struct Event {
     pub flow_ns: String,
 }
 
+/// One fixed flow just before the messaging window closes; never shown to the model (WCF-1).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WindowClosing {
+    /// ManyChat's name of the flow.
+    pub flow_ns: String,
+}
+
 impl Tools {
     /// True when the model is offered at least one tool (TOOL-5).
     #[must_use]
@@ -158,6 +167,18 @@ impl Tools {
             && self.readable.tags.is_empty()
             && self.readable.fields.is_empty())
             || self.nudge.is_some()
+    }
+
+    /// The field marked `funnel`, when there is one.
+    #[must_use]
+    pub fn funnel_field(&self) -> Option<&FieldTool> {
+        self.fields.iter().find(|field| field.funnel)
+    }
+
+    /// The field marked `intent`, when there is one.
+    #[must_use]
+    pub fn intent_field(&self) -> Option<&FieldTool> {
+        self.fields.iter().find(|field| field.intent)
     }
 
     /// The field marked `offering`, when there is one.

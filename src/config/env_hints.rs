@@ -1,0 +1,92 @@
+//! Warnings about an environment that boots: what is missing or odd and shows only later.
+
+use super::environment::SECRET_CHARACTERS;
+use super::variables::Variables;
+use super::{ModelName, NodeEnv, Settings};
+use crate::domain::Provider;
+
+/// The secret as `.env.example` has it.
+const EXAMPLE_SECRET: &str = "change-me-to-a-long-random-string";
+
+/// All warnings, in the order of the variables.
+pub(super) fn hints(vars: &mut Variables<'_>, settings: &Settings) {
+    vars.warn_if_empty_is_zero("AGENT_TEMPERATURE", "0.3");
+    vars.warn_if_empty_is_zero("MANYCHAT_REPLY_GAP_MS", "2000");
+    missing_keys(vars, settings);
+    fallback(vars, settings);
+    secrets(vars, settings);
+    delivery(vars, settings);
+    development_in_use(vars, settings);
+}
+
+/// ENV-11: one warning for each key that a configured model needs.
+fn missing_keys(vars: &mut Variables<'_>, settings: &Settings) {
+    let model = &settings.model;
+    let configured: [(&str, Option<&ModelName>); 4] = [
+        ("AGENT_MODEL", Some(&model.agent)),
+        ("AGENT_FALLBACK_MODEL", model.fallback.as_ref()),
+        ("TRANSCRIPTION_MODEL", model.transcription.as_ref()),
+        ("INSIGHT_MODEL", model.insight.as_ref()),
+    ];
+    let keys = [
+        (Provider::Anthropic, "ANTHROPIC_API_KEY", &model.anthropic_key),
+        (Provider::OpenAi, "OPENAI_API_KEY", &model.openai_key),
+        (Provider::Google, "GOOGLE_GENERATIVE_AI_API_KEY", &model.google_key),
+    ];
+    for (provider, name, key) in keys {
+        let of_provider = |model: &&ModelName| model.provider == provider;
+        let needing = configured.iter().filter(|(_, model)| model.as_ref().is_some_and(of_provider));
+        let needing: Vec<_> = needing.map(|(variable, _)| *variable).collect();
+        if key.is_none() && !needing.is_empty() {
+            vars.warn(name, format!("is not set, so every call of {} fails", needing.join(", ")));
+        }
+    }
+}
+
+fn fallback(vars: &mut Variables<'_>, settings: &Settings) {
+    if settings.model.fallback.as_ref() == Some(&settings.model.agent) {
+        vars.warn("AGENT_FALLBACK_MODEL", "is the same as AGENT_MODEL, so it cannot help when that fails");
+    }
+}
+
+/// ENV-16 and DEC-34; positions, never values.
+fn secrets(vars: &mut Variables<'_>, settings: &Settings) {
+    const NAME: &str = "MANYCHAT_SHARED_SECRET";
+    for (position, secret) in settings.shared_secrets.iter().enumerate() {
+        let position = position + 1;
+        if secret.encode_utf16().count() < SECRET_CHARACTERS {
+            vars.warn(NAME, format!("entry {position} has fewer than {SECRET_CHARACTERS} characters"));
+        }
+        if secret == EXAMPLE_SECRET {
+            vars.warn(NAME, format!("entry {position} is the text of .env.example, which anybody can read"));
+        }
+    }
+}
+
+/// ENV-17 and GAP-DL-12. The playground brings an account of its own when there is no token (DEC-16).
+fn delivery(vars: &mut Variables<'_>, settings: &Settings) {
+    let manychat = &settings.manychat;
+    let offline = settings.model.agent.provider == Provider::Mock || settings.playground;
+    if manychat.api_token.is_none() && !offline {
+        let text = "is not set: deferred replies, contact tokens and every action will fail";
+        vars.warn("MANYCHAT_API_TOKEN", text);
+    }
+    if manychat.api_token.is_some() && manychat.reply_flow_ns.is_none() {
+        vars.warn("MANYCHAT_REPLY_FLOW_NS", "is not set: ManyChat will refuse every deferred reply");
+    }
+    if manychat.reply_field == manychat.token_field {
+        let text = "is the same field as MANYCHAT_REPLY_FIELD: each reply would overwrite the contact's token";
+        vars.warn("MANYCHAT_TOKEN_FIELD", text);
+    }
+}
+
+/// ENV-19 and MEDIA-312.
+fn development_in_use(vars: &mut Variables<'_>, settings: &Settings) {
+    if settings.node_env == NodeEnv::Production && !settings.tokens_enforced {
+        let text = "is false: a request without its contact's token reads that contact's history; for a roll-out only";
+        vars.warn("CONTACT_TOKENS_ENFORCED", text);
+    }
+    if settings.media_base_url.is_some() {
+        vars.warn("MANYCHAT_MEDIA_BASE_URL", "is set: media is fetched from there, for tests only");
+    }
+}

@@ -1,0 +1,64 @@
+//! Warnings about files that load: what the reference lets pass and an operator most likely did not mean.
+
+use super::PROMPT_FILE;
+use super::check::Report;
+use super::parsers::repeated;
+use crate::config::{Catalog, FlowRole, Rules, Tools, Warning};
+
+/// CAT-4 and GAP-CFG-2.
+pub(super) fn catalog_hints(catalog: &Catalog, report: &mut Report) {
+    for id in repeated(catalog.offerings.iter().map(|offering| offering.id.as_str())) {
+        report.warn("offerings", format!("the id `{id}` occurs more than once"));
+    }
+    for (position, offering) in catalog.offerings.iter().enumerate() {
+        if offering.price.currency != catalog.currency {
+            let path = format!("offerings.{position}.price.currency");
+            report.warn(&path, format!("is {}, the catalog's currency is {}", offering.price.currency, catalog.currency));
+        }
+        let scheme = offering.url.as_deref().and_then(|url| url::Url::parse(url).ok());
+        if scheme.is_some_and(|url| !matches!(url.scheme(), "http" | "https")) {
+            report.warn(&format!("offerings.{position}.url"), "is neither http nor https, a contact cannot open it");
+        }
+    }
+}
+
+/// RUL-6, and the same for the words of the scripted opening.
+pub(super) fn rules_hints(rules: &Rules, report: &mut Report) {
+    let blank = |keyword: &str| keyword.trim().is_empty();
+    for (position, _) in rules.escalation_keywords.iter().enumerate().filter(|(_, keyword)| blank(keyword)) {
+        report.warn(&format!("escalationKeywords.{position}"), "is blank and is ignored");
+    }
+    let opening = rules.opening_trigger.iter().flat_map(|opening| &opening.keywords).enumerate();
+    for (position, _) in opening.filter(|(_, keyword)| blank(keyword)) {
+        report.warn(&format!("openingTrigger.keywords.{position}"), "is blank, no message matches it");
+    }
+}
+
+/// 10 section 16, point 9: allowed by FN-CHK-30 and rarely meant.
+pub(super) fn tools_hints(tools: &Tools, report: &mut Report) {
+    let payment_link = tools.flows.iter().find(|flow| flow.role == Some(FlowRole::PaymentLink));
+    if payment_link.is_none() && tools.funnel_field().is_some() {
+        report.warn("flows", "no flow has the role payment_link, so no contact ever reaches link_sent");
+    }
+    if let Some(flow) = payment_link.filter(|flow| !flow.repeatable) {
+        report.warn("flows", format!("the payment link `{}` is not repeatable: each contact gets it once", flow.id));
+    }
+    for flow_ns in repeated(tools.flows.iter().map(|flow| flow.flow_ns.as_str())) {
+        let sharing = tools.flows.iter().filter(|flow| flow.flow_ns == flow_ns).map(|flow| flow.id.as_str());
+        let ids = sharing.collect::<Vec<_>>().join(", ");
+        report.warn("flows", format!("{ids} have the same flowNs: they send the same content"));
+    }
+}
+
+/// PRM-3.
+pub(in crate::config) fn prompt_hints(prompt: &str) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    if prompt.trim().is_empty() {
+        warnings.push(Warning::new(PROMPT_FILE, "is blank: the agent has no persona"));
+    }
+    if prompt.contains("{{") {
+        let text = "contains {{, which reaches the model as it stands: write the value instead";
+        warnings.push(Warning::new(PROMPT_FILE, text));
+    }
+    warnings
+}
