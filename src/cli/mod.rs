@@ -1,1 +1,128 @@
-//! Room of the service.
+//! The commands of the `agent` binary, one file a command (06 section 7).
+//! Owns: arguments, usage, exit codes, what is printed where, the order of boot.
+//! Never: holds a rule that another door needs too; those live in the rooms below.
+
+mod boot;
+mod bootstrap;
+mod config_check;
+mod dev;
+mod health;
+mod local_http;
+mod reload;
+mod serve;
+mod simulate;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser, Subcommand};
+
+/// Exit code of a wrong use (CLI-6).
+const WRONG_USE: u8 = 2;
+
+/// The command line.
+#[derive(Parser, Debug)]
+#[command(
+    name = "agent",
+    version,
+    about = "Answers a business's customers on WhatsApp through ManyChat, and calls a person instead of guessing.",
+    disable_help_subcommand = true,
+    arg_required_else_help = false
+)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Run the HTTP server
+    Serve,
+    /// Set up the demo tenant where it is missing, then run everything for development
+    Dev,
+    /// Write the demo tenant and an offline .env where they are missing
+    Bootstrap,
+    /// Send one message to a running local server, as ManyChat would
+    Simulate(simulate::SimulateArguments),
+    /// Ask a running server on this machine whether it is alive
+    Health,
+    /// Check the configuration
+    #[command(subcommand)]
+    Config(ConfigCommand),
+}
+
+#[derive(Subcommand, Debug)]
+enum ConfigCommand {
+    /// Run every check of boot on environment and tenant files, then exit
+    Check(config_check::CheckArguments),
+}
+
+/// Runs the command the process was started with.
+#[must_use]
+pub fn run() -> ExitCode {
+    install_tls_provider();
+    let words: Vec<OsString> = std::env::args_os().collect();
+    match parse(&words) {
+        Ok(arguments) => conclude(dispatch(arguments.command)),
+        Err(code) => code,
+    }
+}
+
+/// Usage and unknown commands go to stderr with exit code 2; help and version to stdout with 0 (CLI-3, CLI-8).
+fn parse(words: &[OsString]) -> Result<Arguments, ExitCode> {
+    if words.len() < 2 {
+        eprint!("{}", Arguments::command().render_help());
+        return Err(ExitCode::from(WRONG_USE));
+    }
+    Arguments::try_parse_from(words).map_err(|error| match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            print!("{error}");
+            ExitCode::SUCCESS
+        }
+        ErrorKind::InvalidSubcommand => {
+            let first = words.get(1).map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
+            eprintln!("Unknown command: {first}\n\n{}", Arguments::command().render_help());
+            ExitCode::from(WRONG_USE)
+        }
+        _ => {
+            eprint!("{error}");
+            ExitCode::from(WRONG_USE)
+        }
+    })
+}
+
+fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Serve => serve::run(),
+        Command::Dev => dev::run(),
+        Command::Bootstrap => bootstrap::run(),
+        Command::Simulate(arguments) => simulate::run(&arguments),
+        Command::Health => health::run(),
+        Command::Config(ConfigCommand::Check(arguments)) => config_check::run(&arguments),
+    }
+}
+
+/// One line on stderr and exit code 1 for an error that ends a command (CLI-5).
+fn conclude(result: anyhow::Result<ExitCode>) -> ExitCode {
+    result.unwrap_or_else(|error| {
+        eprintln!("{error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+/// Must come before any HTTP client is built. A second call finds one installed and changes nothing.
+fn install_tls_provider() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// CLI-8: the definition of the command line is sound.
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Arguments::command().debug_assert();
+    }
+}

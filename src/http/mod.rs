@@ -1,3 +1,17 @@
-//! Room of the service.
+//! The HTTP door: routes, authentication, the request schema, what a request is answered with (03 sections 1 to 6, 9).
+//! Owns: the order of checks, statuses and error bodies, the body that tells when it was handed over.
+//! Never: decides a reply, keeps state of a contact, answers anything that names an internal error.
 
+mod admin;
+mod auth;
+mod body;
+mod errors;
+mod health;
+mod message;
 pub mod request;
+mod server;
+
+pub use auth::Secrets;
+pub use server::{Door, Server, ServerError, start};
+
+pub use crate::channel::MESSAGE_PATH;

@@ -1,6 +1,17 @@
-//! Everything that talks to Postgres: pool, SQL by table group, migrations, the embedded server (ARC-6).
-//! Owns: every SQL statement, the schema and its migrations, the private server process of development.
-//! Never: decides what a turn does, reads the environment's meaning, or shows a driver's raw error (DB-5).
+//! Everything that talks to Postgres: the pool, each statement beside the function that runs it, the embedded
+//! server and the migrations. Owns: SQL, connections, transactions, what a flight to the database is (ARC-30).
+//! Never: decides what a turn does, calls a model or ManyChat, logs a driver's own error text (DB-5).
+
+mod error;
+mod pool;
+mod statements;
 
 pub mod embedded;
 pub mod migrations;
+pub mod open;
+pub mod owed;
+pub mod processes;
+pub mod settle;
+
+pub use error::StoreError;
+pub use pool::{Database, PoolLimits, connect};

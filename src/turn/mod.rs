@@ -1,1 +1,18 @@
-//! Room of the service.
+//! One turn, step by step, as plain async functions that need no actor system (ARC-2).
+//! Owns: binding, guards, the scripted opening, what a reply becomes, what is written when, what is told.
+//! Never: keeps state between turns, owns a timer, names the winner of the race (the conversation does).
+
+mod answers;
+mod binding;
+mod context;
+mod draft;
+mod guards;
+mod opening;
+mod steps;
+
+pub use answers::Answers;
+pub use binding::digest;
+pub use context::{Snapshot, Snapshots, TurnContext, TurnSettings};
+pub use draft::{Decision, Draft};
+pub use opening::is_opening;
+pub use steps::{OpenReport, SettleReport, TurnRequest, decide, handoff, open, resolve, settle};

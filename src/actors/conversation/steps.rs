@@ -1,0 +1,89 @@
+//! The steps of a turn as the actor runs them: each returns a future that owns all it needs, so that it runs on
+//! the shared runtime and survives the actor.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tokio::runtime::Handle;
+
+use crate::actors::resolver;
+use crate::store::open::OpenTurn;
+use crate::turn::{self, Answers, Draft, OpenReport, SettleReport, Snapshot, TurnContext, TurnRequest};
+
+/// The seam between a conversation's life and what its turns do. The randomised test of the directory plays
+/// failures through it that the real steps cannot be made to show on demand (docs/adr).
+pub(in crate::actors) trait Steps: Send + Sync + 'static {
+    /// The first flight.
+    fn open(&self, request: Arc<TurnRequest>, limit: Option<Duration>) -> BoxFuture<'static, OpenReport>;
+    /// Opening, guards, model.
+    fn decide(&self, request: Arc<TurnRequest>, opened: Arc<OpenTurn>) -> BoxFuture<'static, Draft>;
+    /// The second flight.
+    fn settle(
+        &self,
+        request: Arc<TurnRequest>,
+        opened: Arc<OpenTurn>,
+        draft: Draft,
+        deferred: bool,
+        limit: Option<Duration>,
+    ) -> BoxFuture<'static, SettleReport>;
+    /// Ends what a failed turn left behind, in the background.
+    fn resolve_later(&self, request: Arc<TurnRequest>, told: bool);
+    /// A block of the tenant's own copy; `None` when it cannot be rendered.
+    fn render(&self, copy: Copy, snapshot: &Snapshot, presented_secret: &str) -> Option<Vec<u8>>;
+}
+
+/// The blocks that hold no reply.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::actors) enum Copy {
+    /// No message.
+    Silent,
+    /// The holding line.
+    HoldingLine,
+    /// The escalation copy.
+    Handoff,
+}
+
+/// The real steps.
+pub(in crate::actors) struct TurnSteps {
+    pub(in crate::actors) context: Arc<TurnContext>,
+    pub(in crate::actors) io: Handle,
+}
+
+impl Steps for TurnSteps {
+    fn open(&self, request: Arc<TurnRequest>, limit: Option<Duration>) -> BoxFuture<'static, OpenReport> {
+        let context = Arc::clone(&self.context);
+        Box::pin(async move { turn::open(&context, &request, limit).await })
+    }
+
+    fn decide(&self, request: Arc<TurnRequest>, opened: Arc<OpenTurn>) -> BoxFuture<'static, Draft> {
+        let context = Arc::clone(&self.context);
+        Box::pin(async move { turn::decide(&context, &request, &opened).await })
+    }
+
+    fn settle(
+        &self,
+        request: Arc<TurnRequest>,
+        opened: Arc<OpenTurn>,
+        draft: Draft,
+        deferred: bool,
+        limit: Option<Duration>,
+    ) -> BoxFuture<'static, SettleReport> {
+        let context = Arc::clone(&self.context);
+        Box::pin(async move { turn::settle(&context, &request, &opened, &draft, deferred, limit).await })
+    }
+
+    fn resolve_later(&self, request: Arc<TurnRequest>, told: bool) {
+        resolver::resolve_later(&self.io, Arc::clone(&self.context), request, told);
+    }
+
+    fn render(&self, copy: Copy, snapshot: &Snapshot, presented_secret: &str) -> Option<Vec<u8>> {
+        let answers = Answers::of(&self.context, snapshot);
+        let rendered = match copy {
+            Copy::Silent => answers.silent(presented_secret),
+            Copy::HoldingLine => answers.holding_line(presented_secret),
+            Copy::Handoff => answers.handoff(presented_secret),
+        };
+        rendered.map_err(|error| tracing::error!(err = %error, "answer not rendered")).ok()
+    }
+}

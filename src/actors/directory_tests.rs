@@ -1,0 +1,326 @@
+//! The promise of the directory under load: whatever fails, no message is lost, none is run twice, and no contact
+//! has two turns at once (ARC-20).
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+
+use actix_rt::Arbiter;
+use futures_util::future::BoxFuture;
+use rust_decimal::Decimal;
+use tokio::sync::oneshot;
+
+use super::*;
+use crate::actors::answer::Answer;
+use crate::actors::confirmer::Confirmer;
+use crate::actors::conversation::{Copy, Steps};
+use crate::config::demo;
+use crate::domain::{Binding, ContactText, ConversationId};
+use crate::model::Reply;
+use crate::store::StoreError;
+use crate::store::open::OpenTurn;
+use crate::turn::{Decision, Draft, OpenReport, SettleReport, TurnRequest};
+
+const CONVERSATIONS: u64 = 20_000;
+const MESSAGES: u64 = 120_000;
+
+/// A small generator that gives every run the same numbers.
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+}
+
+/// Steps that fail at random in every way a step can, and that watch the promise.
+struct Played {
+    numbers: Mutex<Numbers>,
+    busy: DashMap<ContactKey, ()>,
+    runs: DashMap<u64, u32>,
+    order: DashMap<ContactKey, u64>,
+    two_turns: AtomicU64,
+    out_of_order: AtomicU64,
+    actor_panics: AtomicU64,
+    step_panics: AtomicU64,
+    calm: AtomicBool,
+}
+
+impl Played {
+    fn new() -> Self {
+        Self {
+            numbers: Mutex::new(Numbers(0x5eed_1234_abcd_0001)),
+            busy: DashMap::new(),
+            runs: DashMap::new(),
+            order: DashMap::new(),
+            two_turns: AtomicU64::new(0),
+            out_of_order: AtomicU64::new(0),
+            actor_panics: AtomicU64::new(0),
+            step_panics: AtomicU64::new(0),
+            calm: AtomicBool::new(false),
+        }
+    }
+
+    /// True once in `every` calls, at random.
+    fn chance(&self, every: u64) -> bool {
+        !self.calm.load(Ordering::Relaxed) && self.numbers.lock().unwrap().next().is_multiple_of(every)
+    }
+
+    fn note_start(&self, key: &ContactKey, request: &TurnRequest) {
+        if self.busy.insert(key.clone(), ()).is_some() {
+            self.two_turns.fetch_add(1, Ordering::Relaxed);
+        }
+        for message in &request.messages {
+            let number: u64 = message.text.expose().parse().unwrap();
+            *self.runs.entry(number).or_insert(0) += 1;
+            let before = self.order.insert(key.clone(), number);
+            if before.is_some_and(|last| last > number) {
+                self.out_of_order.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+fn key_of(request: &TurnRequest) -> ContactKey {
+    let message = &request.messages[0];
+    (message.tenant.clone(), message.subscriber.clone())
+}
+
+fn opened() -> OpenTurn {
+    OpenTurn {
+        conversation: ConversationId::fresh(),
+        binding: Binding::First,
+        fence: None,
+        turn_count: Some(1),
+        hourly_count: Some(1),
+        spent_tokens: 0,
+        spent_usd: Decimal::ZERO,
+        history: Vec::new(),
+    }
+}
+
+struct Watch(Arc<Played>);
+
+impl Steps for Watch {
+    fn open(&self, request: Arc<TurnRequest>, _: Option<Duration>) -> BoxFuture<'static, OpenReport> {
+        let key = key_of(&request);
+        if self.0.chance(500) {
+            // In the actor's own handler: the actor dies, with the messages of this turn in its hands.
+            self.0.actor_panics.fetch_add(1, Ordering::Relaxed);
+            self.0.note_start(&key, &request);
+            self.0.busy.remove(&key);
+            panic!("played failure of an actor");
+        }
+        let played = Arc::clone(&self.0);
+        Box::pin(async move {
+            if played.chance(50) {
+                return OpenReport::LaneHeld;
+            }
+            played.note_start(&key, &request);
+            tokio::task::yield_now().await;
+            if played.chance(60) {
+                played.busy.remove(&key);
+                return OpenReport::Failed(StoreError::InDoubt);
+            }
+            OpenReport::Started(Box::new(opened()))
+        })
+    }
+
+    fn decide(&self, request: Arc<TurnRequest>, _: Arc<OpenTurn>) -> BoxFuture<'static, Draft> {
+        let played = Arc::clone(&self.0);
+        Box::pin(async move {
+            tokio::task::yield_now().await;
+            if played.chance(500) {
+                played.step_panics.fetch_add(1, Ordering::Relaxed);
+                played.busy.remove(&key_of(&request));
+                panic!("played failure of a step");
+            }
+            Draft { reply: Reply::scripted("played"), decision: Decision::Scripted }
+        })
+    }
+
+    fn settle(
+        &self,
+        request: Arc<TurnRequest>,
+        _: Arc<OpenTurn>,
+        _: Draft,
+        _: bool,
+        _: Option<Duration>,
+    ) -> BoxFuture<'static, SettleReport> {
+        let played = Arc::clone(&self.0);
+        Box::pin(async move {
+            tokio::task::yield_now().await;
+            played.busy.remove(&key_of(&request));
+            SettleReport::Inline(b"reply".to_vec())
+        })
+    }
+
+    fn resolve_later(&self, _: Arc<TurnRequest>, _: bool) {}
+
+    fn render(&self, copy: Copy, _: &Snapshot, _: &str) -> Option<Vec<u8>> {
+        Some(format!("{copy:?}").into_bytes())
+    }
+}
+
+fn message(number: u64, contact: u64, snapshot: &Arc<Snapshot>) -> (Message, oneshot::Receiver<Answer>) {
+    let (outgoing, answer) = oneshot::channel();
+    let inbound = InboundMessage {
+        tenant: TenantId::new("test").unwrap(),
+        subscriber: SubscriberId::new(&contact.to_string()).unwrap(),
+        text: ContactText::new(number.to_string()),
+        channel: "whatsapp".to_owned(),
+        contact_name: None,
+        locale: None,
+        token: None,
+        media: None,
+        offering: None,
+        received_at: jiff::Timestamp::UNIX_EPOCH,
+    };
+    let message = Message {
+        inbound,
+        presented_secret: Redacted::new("secret".into()),
+        snapshot: Arc::clone(snapshot),
+        deadline: Deadline::after(Instant::now(), Duration::from_secs(300)),
+        outgoing,
+    };
+    (message, answer)
+}
+
+fn silence_panics() {
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        let played = info.payload().downcast_ref::<&str>().is_some_and(|text| text.starts_with("played"));
+        if !played {
+            before(info);
+        }
+    }));
+}
+
+struct Stage {
+    played: Arc<Played>,
+    directory: Arc<Directory>,
+    arbiters: Vec<Arbiter>,
+    snapshot: Arc<Snapshot>,
+}
+
+impl Stage {
+    fn new(runtime: &'static tokio::runtime::Runtime, limits: Limits) -> Self {
+        let played = Arc::new(Played::new());
+        let arbiters: Vec<Arbiter> = (0..2).map(|_| Arbiter::with_tokio_rt(move || runtime)).collect();
+        let shared = Shared {
+            steps: Arc::new(Watch(Arc::clone(&played))),
+            confirmer: Confirmer::detached(),
+            io: runtime.handle().clone(),
+        };
+        let handles = arbiters.iter().map(Arbiter::handle).collect();
+        let directory = Directory::new(handles, Arc::new(shared), limits);
+        let snapshot = Arc::new(Snapshot::new(demo::tenant().unwrap()));
+        Self { played, directory, arbiters, snapshot }
+    }
+}
+
+fn runtime() -> &'static tokio::runtime::Runtime {
+    let built = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    Box::leak(Box::new(built.unwrap()))
+}
+
+/// ARC-20, ARC-22: 20 000 conversations, panics in actors and in steps, failing and held lanes, and every actor
+/// asked to leave all the time.
+#[test]
+fn no_message_is_lost_or_run_twice_whatever_fails() {
+    silence_panics();
+    let runtime = runtime();
+    let system = actix_rt::System::with_tokio_rt(move || runtime);
+    system.block_on(async move {
+        let stage = Stage::new(
+            runtime,
+            Limits { idle: Duration::ZERO, waiting_per_contact: 1000, open_messages: 1_000_000 },
+        );
+        let sweeping = Arc::clone(&stage.directory);
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let sweeper = std::thread::spawn(move || {
+            while !stopped.load(Ordering::Relaxed) {
+                sweeping.sweep();
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let mut numbers = Numbers(0xfeed_beef_0000_0042);
+        let mut answers = Vec::with_capacity(MESSAGES as usize);
+        for number in 0..MESSAGES {
+            let (message, answer) = message(number, numbers.next() % CONVERSATIONS, &stage.snapshot);
+            assert_eq!(stage.directory.deliver(message), Accepted::Yes);
+            answers.push(answer);
+            if number % 256 == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+        let mut told: HashMap<String, u64> = HashMap::new();
+        for answer in answers {
+            // A closed channel is a request that answers the handoff by itself.
+            let body =
+                tokio::time::timeout(Duration::from_secs(120), answer).await.expect("an answer is lost");
+            let body =
+                body.map_or_else(|_| "closed".to_owned(), |answer| String::from_utf8(answer.body).unwrap());
+            *told.entry(body).or_insert(0) += 1;
+        }
+        stop.store(true, Ordering::Relaxed);
+        sweeper.join().unwrap();
+        check(&stage, &told).await;
+        for arbiter in &stage.arbiters {
+            arbiter.stop();
+        }
+    });
+}
+
+async fn check(stage: &Stage, told: &HashMap<String, u64>) {
+    let played = &stage.played;
+    let run_once = played.runs.iter().filter(|run| *run.value() == 1).count() as u64;
+    assert_eq!(run_once, MESSAGES, "every message runs exactly once");
+    assert_eq!(played.two_turns.load(Ordering::Relaxed), 0, "two turns of one contact at once");
+    assert_eq!(played.out_of_order.load(Ordering::Relaxed), 0, "messages out of order");
+    let report = stage.directory.report(10);
+    assert!(played.actor_panics.load(Ordering::Relaxed) > 20, "actors must have failed");
+    assert!(played.step_panics.load(Ordering::Relaxed) > 20, "steps must have failed");
+    assert!(report.passivated > 1000, "actors must have left: {}", report.passivated);
+    assert_eq!(report.failed, played.actor_panics.load(Ordering::Relaxed), "failed actors are counted");
+    assert!(told.get("reply").copied().unwrap_or(0) > MESSAGES / 2, "told: {told:?}");
+    for _ in 0..2000 {
+        stage.directory.sweep();
+        if stage.directory.is_empty() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(stage.directory.is_empty(), "idle conversations stay in memory: {}", stage.directory.len());
+    assert_eq!(stage.directory.open_messages(), 0, "messages counted as open");
+}
+
+/// ARC-23, DEC-35: a contact with too many waiting messages, and a process with too many open ones, shed load.
+#[test]
+fn the_directory_sheds_load_at_its_bounds() {
+    let runtime = runtime();
+    let system = actix_rt::System::with_tokio_rt(move || runtime);
+    system.block_on(async move {
+        // No arbiter runs, so nothing is ever taken out of a mailbox.
+        let stage =
+            Stage::new(runtime, Limits { waiting_per_contact: 3, open_messages: 5, ..Limits::default() });
+        for arbiter in &stage.arbiters {
+            arbiter.stop();
+        }
+        let mut kept = Vec::new();
+        let mut send = |number, contact| {
+            let (message, answer) = message(number, contact, &stage.snapshot);
+            kept.push(answer);
+            stage.directory.deliver(message)
+        };
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let first: Vec<Accepted> = (0..4).map(|number| send(number, 1)).collect();
+        assert_eq!(first, [Accepted::Yes, Accepted::Yes, Accepted::Yes, Accepted::Overloaded]);
+        let second: Vec<Accepted> = (4..7).map(|number| send(number, 2)).collect();
+        assert_eq!(second, [Accepted::Yes, Accepted::Yes, Accepted::Overloaded]);
+    });
+}

@@ -1,0 +1,98 @@
+//! The supervisor: lets idle conversations go, shows what is going on, and drains the process at shutdown.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use actix::{Actor, Addr, AsyncContext, Context, Handler, MessageResult, ResponseFuture};
+
+use super::confirmer::Confirmer;
+use super::directory::Directory;
+use super::observe::ActorsReport;
+
+/// How often idle conversations are looked for.
+const SWEEP: Duration = Duration::from_secs(30);
+/// How often a drain looks whether it is done.
+const DRAIN_STEP: Duration = Duration::from_millis(10);
+/// Most conversations a report names (ARC-24).
+const REPORTED: usize = 100;
+
+/// The actor; reach it through [`Supervisor`].
+pub struct SupervisorActor {
+    directory: Arc<Directory>,
+    confirmer: Confirmer,
+}
+
+/// A handle to the supervisor.
+#[derive(Clone)]
+pub struct Supervisor {
+    address: Addr<SupervisorActor>,
+}
+
+/// Show the state.
+#[derive(actix::Message)]
+#[rtype(result = "ActorsReport")]
+struct Observe;
+
+/// Wait until nothing is under way, at most this long.
+#[derive(actix::Message)]
+#[rtype(result = "bool")]
+struct Drain(Duration);
+
+impl Supervisor {
+    pub(super) const fn new(address: Addr<SupervisorActor>) -> Self {
+        Self { address }
+    }
+
+    /// The state of all actors; `None` when the supervisor is gone.
+    pub async fn observe(&self) -> Option<ActorsReport> {
+        self.address.send(Observe).await.ok()
+    }
+
+    /// Waits until every turn has settled and every reply is confirmed (ARC-49). False when `limit` passed first.
+    pub async fn drain(&self, limit: Duration) -> bool {
+        self.address.send(Drain(limit)).await.unwrap_or(false)
+    }
+}
+
+impl SupervisorActor {
+    pub(super) const fn new(directory: Arc<Directory>, confirmer: Confirmer) -> Self {
+        Self { directory, confirmer }
+    }
+}
+
+impl Actor for SupervisorActor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Context<Self>) {
+        ctx.run_interval(SWEEP, |actor, _| actor.directory.sweep());
+    }
+}
+
+impl Handler<Observe> for SupervisorActor {
+    type Result = MessageResult<Observe>;
+
+    fn handle(&mut self, _: Observe, _: &mut Context<Self>) -> Self::Result {
+        let mut report = self.directory.report(REPORTED);
+        report.unconfirmed_replies = self.confirmer.open();
+        MessageResult(report)
+    }
+}
+
+impl Handler<Drain> for SupervisorActor {
+    type Result = ResponseFuture<bool>;
+
+    fn handle(&mut self, drain: Drain, _: &mut Context<Self>) -> Self::Result {
+        let directory = Arc::clone(&self.directory);
+        let confirmer = self.confirmer.clone();
+        let until = Instant::now() + drain.0;
+        Box::pin(async move {
+            while !(directory.is_quiet() && confirmer.open() == 0) {
+                if Instant::now() >= until {
+                    return false;
+                }
+                tokio::time::sleep(DRAIN_STEP).await;
+            }
+            true
+        })
+    }
+}

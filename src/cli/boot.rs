@@ -1,0 +1,173 @@
+//! The order of boot (OPS-6, CLI-20): environment, tenant files, database, migrations, model, actors, and the port
+//! last. Whatever fails before the port is open is printed and ends the process with exit code 1.
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use tokio::runtime::Runtime;
+use tokio_postgres::Config;
+
+use crate::actors::{Limits, System, Wiring};
+use crate::config::{self, DatabaseUrl, ReservedNames, Settings, Tenant, Warning};
+use crate::domain::{ProcessId, SystemClock};
+use crate::store::embedded::{EmbeddedOptions, EmbeddedServer};
+use crate::store::{self, Database, PoolLimits, migrations};
+use crate::turn::{Snapshots, TurnContext, TurnSettings};
+use crate::{model, telemetry};
+
+/// A checked configuration.
+pub(super) struct Loaded {
+    pub(super) settings: Settings,
+    pub(super) tenant: Tenant,
+    pub(super) warnings: Vec<Warning>,
+}
+
+/// Reads environment and tenant files; the second is not looked at while the first is faulty (CLI-4).
+pub(super) fn load() -> anyhow::Result<Loaded> {
+    let variables = config::process_environment()?;
+    let (settings, mut warnings) = Settings::from_vars(&variables)?;
+    let (tenant, more) = Tenant::load(&settings.config_dir, &reserved_names(&settings))?;
+    warnings.extend(more);
+    Ok(Loaded { settings, tenant, warnings })
+}
+
+/// The ManyChat objects the service uses for its own delivery.
+pub(super) fn reserved_names(settings: &Settings) -> ReservedNames {
+    ReservedNames::from(&settings.manychat)
+}
+
+/// Starts the log with this process's secrets (ENV-26, PII-8).
+pub(super) fn start_log(settings: &Settings) -> anyhow::Result<()> {
+    telemetry::init(log_level(settings.log_level), secrets_of(settings))?;
+    Ok(())
+}
+
+fn log_level(level: config::LogLevel) -> telemetry::LogLevel {
+    match level {
+        config::LogLevel::Trace => telemetry::LogLevel::Trace,
+        config::LogLevel::Debug => telemetry::LogLevel::Debug,
+        config::LogLevel::Info => telemetry::LogLevel::Info,
+        config::LogLevel::Warn => telemetry::LogLevel::Warn,
+        config::LogLevel::Error => telemetry::LogLevel::Error,
+        config::LogLevel::Fatal => telemetry::LogLevel::Fatal,
+    }
+}
+
+fn secrets_of(settings: &Settings) -> Vec<String> {
+    let model = &settings.model;
+    let optional = [
+        &model.anthropic_key,
+        &model.openai_key,
+        &model.google_key,
+        &settings.manychat.api_token,
+        &settings.admin_token,
+    ];
+    let keys = optional.into_iter().flatten().map(|key| key.expose().clone());
+    keys.chain(settings.shared_secrets.iter().map(str::to_owned)).chain(database_password(settings)).collect()
+}
+
+fn database_password(settings: &Settings) -> Option<String> {
+    let DatabaseUrl::Postgres(url) = &settings.database else { return None };
+    let config: Config = url.expose().parse().ok()?;
+    String::from_utf8(config.get_password()?.to_vec()).ok().filter(|password| !password.is_empty())
+}
+
+/// The runtime that everything shares; it is never dropped, because sockets opened on it must keep their driver.
+pub(super) fn runtime() -> anyhow::Result<&'static Runtime> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(cores())
+        .thread_name("work")
+        .enable_all()
+        .build()
+        .context("the runtime could not be started")?;
+    Ok(Box::leak(Box::new(runtime)))
+}
+
+/// Threads of the runtime, HTTP workers and arbiters: one a core, two to four (ARC-21).
+pub(super) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(2, std::num::NonZero::get).clamp(2, 4)
+}
+
+/// The database as the settings name it; the embedded server must outlive everything that uses it.
+pub(super) struct OpenDatabase {
+    pub(super) config: Config,
+    pub(super) embedded: Option<EmbeddedServer>,
+}
+
+/// Starts the embedded server when that is asked for (DEC-2).
+pub(super) fn open_database(settings: &Settings) -> anyhow::Result<OpenDatabase> {
+    let options = match &settings.database {
+        DatabaseUrl::Postgres(url) => {
+            let config = url.expose().parse().map_err(|_| {
+                anyhow::anyhow!(
+                    "DATABASE_URL is not a Postgres connection string: check user, host and options"
+                )
+            })?;
+            return Ok(OpenDatabase { config, embedded: None });
+        }
+        DatabaseUrl::Embedded(directory) => EmbeddedOptions::directory(directory),
+        DatabaseUrl::EmbeddedTemporary => EmbeddedOptions::temporary(),
+    };
+    let server = EmbeddedServer::start(options)?;
+    Ok(OpenDatabase { config: server.config(), embedded: Some(server) })
+}
+
+/// Applies pending migrations over a connection of their own (MIG-1, MIG-3).
+pub(super) async fn migrate(config: &Config) -> anyhow::Result<()> {
+    let mut client = store::connect(config).await.context("DATABASE_URL")?;
+    let applied = migrations::migrate(&mut client).await?;
+    if !applied.is_empty() {
+        tracing::info!(json.migrations = %telemetry::Json(&applied), "migrations applied");
+    }
+    Ok(())
+}
+
+/// Wires the actors of this process.
+pub(super) fn start_system(
+    runtime: &'static Runtime,
+    settings: &Settings,
+    database: Config,
+    snapshots: Arc<Snapshots>,
+) -> anyhow::Result<System> {
+    let pool = Database::new(database.clone(), runtime.handle().clone(), PoolLimits::default())?;
+    let context = TurnContext {
+        database: pool,
+        runner: model::resolve(&settings.model)?,
+        clock: Arc::new(SystemClock),
+        process: ProcessId::fresh(),
+        settings: TurnSettings::of(settings),
+    };
+    let wiring = Wiring {
+        runtime,
+        context: Arc::new(context),
+        database,
+        beat: settings.process_beat,
+        limits: Limits::default(),
+        arbiters: cores(),
+    };
+    Ok(System::start(wiring, snapshots)?)
+}
+
+/// What can be read of media (OPS-8). Reading media comes with its issue: until then nothing is.
+pub(super) fn report_media() {
+    tracing::info!(
+        transcription = Option::<&str>::None,
+        images = false,
+        ffmpeg = false,
+        "media capabilities"
+    );
+}
+
+/// A short content hash of each tenant file (GAP-CFG-7).
+pub(super) fn report_configuration(tenant: &Tenant) {
+    let hashes: serde_json::Map<String, serde_json::Value> =
+        tenant.hashes.iter().map(|file| (file.file.to_owned(), file.hash.clone().into())).collect();
+    tracing::info!(json.files = %telemetry::Json(&hashes), "configuration loaded");
+}
+
+/// Warnings of the checks, one line each.
+pub(super) fn report_warnings(warnings: &[Warning]) {
+    for warning in warnings {
+        tracing::warn!(warning = %warning, "configuration warning");
+    }
+}

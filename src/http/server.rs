@@ -1,0 +1,141 @@
+//! The server: routes, headers, start and stop.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use actix_web::dev::ServerHandle;
+use actix_web::middleware::DefaultHeaders;
+use actix_web::{App, HttpServer, web};
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+
+use super::auth::Secrets;
+use super::{MESSAGE_PATH, admin, errors, health, message};
+use crate::actors::Services;
+use crate::domain::Redacted;
+
+/// What the routes need; shared by all workers.
+pub struct Door {
+    /// The actors.
+    pub services: Services,
+    /// Valid shared secrets.
+    pub secrets: Secrets,
+    /// `ADMIN_TOKEN`.
+    pub admin_token: Option<Redacted<String>>,
+    /// The shared runtime: database work never runs on a worker's own.
+    pub io: Handle,
+    draining: AtomicBool,
+}
+
+/// The server could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// The port cannot be listened on: stop whoever uses it or set `PORT`.
+    #[error("cannot listen on port {port}: {reason}; stop the program that uses it or set PORT")]
+    Listen {
+        /// The port.
+        port: u16,
+        /// What the system says.
+        reason: std::io::Error,
+    },
+}
+
+/// A running server.
+pub struct Server {
+    handle: ServerHandle,
+    task: JoinHandle<std::io::Result<()>>,
+    door: web::Data<Door>,
+}
+
+/// Longest wait for open requests when the server stops, in seconds. A request is answered at its deadline at the
+/// latest, so this only bounds connections that never ask anything.
+const STOP_SECS: u64 = 15;
+
+impl Door {
+    /// The door of a process.
+    #[must_use]
+    pub fn new(
+        services: Services,
+        secrets: Secrets,
+        admin_token: Option<Redacted<String>>,
+        io: Handle,
+    ) -> Self {
+        Self { services, secrets, admin_token, io, draining: AtomicBool::new(false) }
+    }
+
+    pub(super) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Acquire)
+    }
+}
+
+/// Listens on `0.0.0.0:port` (HTTP-7).
+///
+/// # Errors
+/// [`ServerError::Listen`] when the port cannot be had.
+pub fn start(door: Door, port: u16, workers: usize) -> Result<Server, ServerError> {
+    let door = web::Data::from(Arc::new(door));
+    let shared = door.clone();
+    let server =
+        HttpServer::new(move || App::new().app_data(shared.clone()).wrap(hardening()).configure(routes))
+            .workers(workers)
+            .disable_signals()
+            .shutdown_timeout(STOP_SECS)
+            .bind(("0.0.0.0", port))
+            .map_err(|reason| ServerError::Listen { port, reason })?
+            .run();
+    let handle = server.handle();
+    Ok(Server { handle, task: tokio::spawn(server), door })
+}
+
+/// Each known path with its one method; anything else is a 404 (HTTP-6).
+fn routes(config: &mut web::ServiceConfig) {
+    let missing = || web::to(|| async { errors::not_found() });
+    config
+        .service(
+            web::resource(MESSAGE_PATH).route(web::post().to(message::message)).default_service(missing()),
+        )
+        .service(readable("/health", web::get().to(health::health), web::head().to(health::health)))
+        .service(readable("/ready", web::get().to(health::ready), web::head().to(health::ready)))
+        .service(readable("/admin/actors", web::get().to(admin::actors), web::head().to(admin::actors)))
+        .default_service(missing());
+}
+
+/// `HEAD` works where `GET` works (HTTP-6).
+fn readable(path: &str, get: actix_web::Route, head: actix_web::Route) -> actix_web::Resource {
+    web::resource(path).route(get).route(head).default_service(web::to(|| async { errors::not_found() }))
+}
+
+/// HTTP-8
+fn hardening() -> DefaultHeaders {
+    DefaultHeaders::new()
+        .add(("X-Content-Type-Options", "nosniff"))
+        .add(("X-Frame-Options", "SAMEORIGIN"))
+        .add(("Referrer-Policy", "no-referrer"))
+        .add(("Strict-Transport-Security", "max-age=31536000; includeSubDomains"))
+        .add(("Cross-Origin-Opener-Policy", "same-origin"))
+        .add(("Cross-Origin-Resource-Policy", "same-origin"))
+        .add(("Origin-Agent-Cluster", "?1"))
+        .add(("X-DNS-Prefetch-Control", "off"))
+        .add(("X-Download-Options", "noopen"))
+        .add(("X-Permitted-Cross-Domain-Policies", "none"))
+        .add(("X-XSS-Protection", "0"))
+}
+
+impl Server {
+    /// Makes `/ready` say 503 from now on (DEC-28).
+    pub fn begin_drain(&self) {
+        self.door.draining.store(true, Ordering::Release);
+    }
+
+    /// Stops accepting and waits until open requests are answered (OPS-5).
+    pub async fn stop(self) {
+        self.handle.stop(true).await;
+        // Its error would be one of accepting, which is over.
+        let _ = self.task.await;
+    }
+
+    /// Ends at once; open requests get no answer.
+    pub async fn abort(self) {
+        self.handle.stop(false).await;
+    }
+}

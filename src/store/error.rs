@@ -1,0 +1,56 @@
+//! What a caller must know of a database failure, without a driver's text: that can quote parameters (DB-5).
+
+use tokio_postgres::error::SqlState;
+
+/// A failed piece of database work.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// No connection could be had. Nothing was sent: try again later.
+    #[error("no database connection: {reason}")]
+    Unavailable {
+        /// Which step failed, in our words.
+        reason: &'static str,
+    },
+    /// The server refused a statement. The transaction is rolled back: end the turn in the handoff.
+    #[error("the database refused a statement ({code})")]
+    Refused {
+        /// SQLSTATE.
+        code: String,
+    },
+    /// The connection broke or timed out while work was under way. What became of it is unknown: resolve it by
+    /// the turn's id.
+    #[error("the database did not answer in time or the connection was lost")]
+    InDoubt,
+    /// A row has a shape this version does not understand.
+    #[error("unexpected value in {what}")]
+    Unexpected {
+        /// Table and column.
+        what: &'static str,
+    },
+}
+
+impl StoreError {
+    /// True when the work may have been committed all the same.
+    #[must_use]
+    pub const fn is_in_doubt(&self) -> bool {
+        matches!(self, Self::InDoubt)
+    }
+}
+
+impl From<tokio_postgres::Error> for StoreError {
+    fn from(error: tokio_postgres::Error) -> Self {
+        match error.code() {
+            Some(code) if is_connection_end(code) => Self::InDoubt,
+            Some(code) => Self::Refused { code: code.code().to_owned() },
+            None => Self::InDoubt,
+        }
+    }
+}
+
+/// The server ended the connection (shutdown, crash, an administrator): class 57P, but not a cancelled query.
+fn is_connection_end(code: &SqlState) -> bool {
+    *code == SqlState::ADMIN_SHUTDOWN
+        || *code == SqlState::CRASH_SHUTDOWN
+        || *code == SqlState::CANNOT_CONNECT_NOW
+        || code.code().starts_with("08")
+}

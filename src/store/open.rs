@@ -1,0 +1,384 @@
+//! Open, the first flight of a turn: take the lane, record and count, read (ARC-30). Three statements in one
+//! transaction, sent together: what is read must come from a snapshot taken after the wait for the lane.
+
+use jiff::{Timestamp, tz::TimeZone};
+use rust_decimal::Decimal;
+use serde::Deserialize;
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+use uuid::Uuid;
+
+use super::statements::{BEGIN, COMMIT};
+use super::{Database, StoreError};
+use crate::domain::{
+    Binding, ContactText, ConversationId, Fence, MediaKind, ProcessId, Role, SubscriberId, TenantId, TurnId,
+};
+
+/// How a presented token compares with the stored hashes (TOK-10). `$3` is the SHA-256 of the token, in hex;
+/// comparing digests inside the server tells nothing about the token (TOK-11, ARC-30).
+macro_rules! binding {
+    () => {
+        "case when c.token_hash is null then 'first' \
+              when $3::text is null then 'unbound' \
+              when $3::text in (c.token_hash, coalesce(c.previous_token_hash, '')) then 'bound' \
+              else 'unbound' end"
+    };
+}
+
+/// Finds or creates the conversation and takes its lane when that is free (ARC-45). An unbound message under
+/// enforcement neither waits nor takes it (LANE-3).
+pub(super) const TAKE_LANE: &str = concat!(
+    "with found as (
+       select id, token_hash, previous_token_hash from conversations
+       where tenant_id = $1 and subscriber_id = $2 for no key update),
+     made as (
+       insert into conversations (tenant_id, subscriber_id, channel, turn_count, last_message_at)
+       select $1::text, $2::text, $4::text, 0, $5::timestamptz where not exists (select 1 from found)
+       on conflict (tenant_id, subscriber_id) do update set channel = conversations.channel
+       returning id, token_hash, previous_token_hash),
+     c as (select * from found union all select * from made),
+     judged as (select c.id, ",
+    binding!(),
+    " as binding from c),
+     lane as (
+       insert into rs_lanes as l (conversation_id, process_id, turn_id, fence, expires_at)
+       select id, $7::uuid, $8::uuid, 1, clock_timestamp() + make_interval(secs => $9) from judged where binding <> 'unbound' or not $6
+       on conflict (conversation_id) do update
+         set process_id = excluded.process_id, turn_id = excluded.turn_id,
+             fence = l.fence + 1, expires_at = excluded.expires_at
+         where l.turn_id is null or l.expires_at <= clock_timestamp()
+            or not exists (select 1 from rs_processes p
+                           where p.id = l.process_id and p.beat_at > clock_timestamp() - make_interval(secs => $10))
+       returning fence)
+     select judged.id, judged.binding, (select fence from lane) as fence from judged"
+);
+
+/// Records the messages and counts them; does nothing when the lane is somebody else's (CONV-4, W-2 to W-8).
+pub(super) const RECORD: &str = concat!(
+    "with judged as (
+       select c.id, ",
+    binding!(),
+    " as binding from conversations c where c.tenant_id = $1 and c.subscriber_id = $2),
+     go as (
+       select j.id, j.binding, (j.binding <> 'unbound' or not $4) as bound, l.fence
+       from judged j left join rs_lanes l on l.conversation_id = j.id and l.turn_id = $5
+       where l.turn_id is not null or (j.binding = 'unbound' and $4)),
+     counted as (
+       update conversations c
+       set turn_count = case when c.last_message_at <= $6 then $7 else c.turn_count + $7 end,
+           last_message_at = greatest(c.last_message_at, $8), updated_at = now()
+       from go where c.id = go.id and go.bound
+       returning c.turn_count),
+     recorded as (
+       insert into turns (id, conversation_id, role, text, bound, media_kind, created_at)
+       select m.id, go.id, 'user', m.text, go.bound, m.kind, $8::timestamptz
+       from go, unnest($9::uuid[], $10::text[], $11::text[]) with ordinality as m(id, text, kind, place)
+       order by m.place),
+     owed as (
+       insert into rs_owed (turn_id, conversation_id, tenant_id, process_id, fence, status, binding,
+                            user_turn_ids, received_at)
+       select $5::uuid, go.id, $1::text, $12::uuid, go.fence, 'running', go.binding, $9::uuid[], $8::timestamptz from go),
+     rated as (
+       insert into rate_counters as r (tenant_id, subscriber_id, window_start, count)
+       select $1::text, $2::text, $13::timestamptz, $7::integer from go where $14
+       on conflict (tenant_id, subscriber_id, window_start) do update set count = r.count + excluded.count
+       returning r.count),
+     nudged as (
+       update nudges n set status = 'cancelled', cancel_reason = 'contact_replied', updated_at = now()
+       from go where n.conversation_id = go.id and n.status = 'pending')
+     select (select turn_count from counted) as turn_count, (select count from rated) as hourly_count from go"
+);
+
+/// Reads what the turn needs: history when it may be read, and the day's spend with what is not yet confirmed
+/// (HISTW-1 to HISTW-5, ARC-33).
+pub(super) const READ: &str = concat!(
+    "select coalesce(b.tokens, 0)::bigint + o.tokens as tokens, coalesce(b.cost_usd, 0) + o.cost_usd as cost_usd,
+       case when ",
+    binding!(),
+    " = 'bound' or not $4 then (
+         select coalesce(json_agg(json_build_object('role', h.role, 'text', h.text, 'actions', h.actions)
+                                  order by h.seq), '[]'::json)
+         from (select t.seq, t.role, t.text, t.actions from turns t
+               where t.conversation_id = c.id and t.created_at >= $5 and t.bound and t.id <> all ($6::uuid[])
+                 and t.outcome is distinct from 'nudge_skipped'
+               order by t.seq desc limit $7) h) end as history
+     from conversations c
+     cross join lateral (select coalesce(sum(tokens), 0)::bigint as tokens, coalesce(sum(cost_usd), 0) as cost_usd
+                         from rs_owed where tenant_id = $1 and status = 'said') o
+     left join budget_counters b on b.tenant_id = $1 and b.day = $8
+     where c.tenant_id = $1 and c.subscriber_id = $2"
+);
+
+/// How many turns of a contact the model reads at most, the messages being answered included (HISTW-1).
+const HISTORY_TURNS: i64 = 10;
+
+/// One message to record.
+#[derive(Clone, Debug)]
+pub struct NewMessage {
+    /// Id its row gets.
+    pub id: Uuid,
+    /// The words, or the marker of a media message (WRITE-1).
+    pub text: ContactText,
+    /// What kind of file it was.
+    pub media: Option<MediaKind>,
+}
+
+/// Everything Open needs to know; times are business time (ARC-50).
+#[derive(Clone, Debug)]
+pub struct OpenRequest {
+    /// The tenant.
+    pub tenant: TenantId,
+    /// The contact.
+    pub subscriber: SubscriberId,
+    /// Channel stored when the conversation is created.
+    pub channel: String,
+    /// SHA-256 of the presented token in lower-case hex; `None` when none was presented.
+    pub token_digest: Option<String>,
+    /// `CONTACT_TOKENS_ENFORCED`.
+    pub tokens_enforced: bool,
+    /// The messages this turn answers, in order; at least one.
+    pub messages: Vec<NewMessage>,
+    /// Whether the guards will run, and so the hourly counter counts; false for a scripted opening (OPEN-2).
+    pub guarded: bool,
+    /// Now.
+    pub now: Timestamp,
+    /// `rules.idleResetHours`.
+    pub idle_reset_hours: u32,
+    /// `rules.historyDays`.
+    pub history_days: u32,
+    /// This process.
+    pub process: ProcessId,
+    /// This turn.
+    pub turn: TurnId,
+    /// How long the lane may be held: abort + deadline + 15 s (ARC-45).
+    pub lane_secs: f64,
+    /// After how long without a beat a process is dead (ARC-44).
+    pub dead_secs: f64,
+}
+
+/// What Open found.
+#[derive(Debug)]
+pub enum Opened {
+    /// The turn runs.
+    Started(OpenTurn),
+    /// Another turn of the contact holds the lane; nothing was recorded.
+    LaneHeld,
+}
+
+/// A turn that may run.
+#[derive(Debug)]
+pub struct OpenTurn {
+    /// The contact's conversation.
+    pub conversation: ConversationId,
+    /// How the request proved its contact.
+    pub binding: Binding,
+    /// The lane's fence; `None` for a turn beside the lane.
+    pub fence: Option<Fence>,
+    /// `turn_count` after counting; `None` when the turn is not counted (CAP-4).
+    pub turn_count: Option<i32>,
+    /// Messages of this contact in this UTC hour after counting; `None` when guards do not run.
+    pub hourly_count: Option<i32>,
+    /// Tokens spent today by the tenant, unconfirmed turns included.
+    pub spent_tokens: i64,
+    /// US dollars spent today by the tenant, unconfirmed turns included.
+    pub spent_usd: Decimal,
+    /// Earlier turns, oldest first; empty when the turn may not read them.
+    pub history: Vec<HistoryRow>,
+}
+
+/// One earlier turn.
+#[derive(Clone, Debug, Deserialize)]
+pub struct HistoryRow {
+    /// Whose words.
+    pub role: Role,
+    /// The stored text.
+    #[serde(deserialize_with = "contact_text")]
+    pub text: ContactText,
+    /// Action records of an agent turn.
+    pub actions: Option<serde_json::Value>,
+}
+
+fn contact_text<'de, D: serde::Deserializer<'de>>(from: D) -> Result<ContactText, D::Error> {
+    String::deserialize(from).map(ContactText::new)
+}
+
+/// Runs the flight. It is committed when this returns [`Opened::Started`].
+///
+/// # Errors
+/// [`StoreError::InDoubt`] when the connection was lost under way; otherwise nothing was recorded.
+pub async fn open(database: &Database, request: &OpenRequest) -> Result<Opened, StoreError> {
+    let lease = database.lease().await?;
+    let values = Values::of(request);
+    let (lane_row, recorded, read) = fly(&lease, request, &values).await?;
+    lease.give_back();
+    let fence: Option<i64> = lane_row.try_get("fence")?;
+    let binding = parse_binding(&lane_row)?;
+    match recorded {
+        Some(row) => Ok(Opened::Started(started(&lane_row, &row, &read, binding, fence)?)),
+        None => Ok(Opened::LaneHeld),
+    }
+}
+
+/// Values derived from the request that the statements refer to.
+struct Values<'req> {
+    subscriber: &'req str,
+    count: i32,
+    gap_before: Timestamp,
+    since: Timestamp,
+    window: Timestamp,
+    day: jiff::civil::Date,
+    ids: Vec<Uuid>,
+    texts: Vec<&'req str>,
+    kinds: Vec<Option<&'static str>>,
+    history_limit: i64,
+}
+
+impl<'req> Values<'req> {
+    fn of(request: &'req OpenRequest) -> Self {
+        let count = i32::try_from(request.messages.len()).unwrap_or(i32::MAX);
+        Self {
+            subscriber: request.subscriber.expose(),
+            count,
+            gap_before: back(request.now, i64::from(request.idle_reset_hours)),
+            since: back(request.now, i64::from(request.history_days).saturating_mul(24)),
+            window: hour_of(request.now),
+            day: day_of(request.now),
+            ids: request.messages.iter().map(|message| message.id).collect(),
+            texts: request.messages.iter().map(|message| message.text.expose()).collect(),
+            kinds: request.messages.iter().map(|message| message.media.map(MediaKind::as_str)).collect(),
+            history_limit: (HISTORY_TURNS - i64::from(count)).max(0),
+        }
+    }
+}
+
+/// `at` minus whole hours; the earliest representable time when that is out of range.
+fn back(at: Timestamp, hours: i64) -> Timestamp {
+    at.checked_sub(jiff::SignedDuration::from_hours(hours)).unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+/// Start of the UTC clock hour (02/RATE-1).
+fn hour_of(at: Timestamp) -> Timestamp {
+    let seconds = at.as_second();
+    Timestamp::from_second(seconds - seconds.rem_euclid(3600)).unwrap_or(at)
+}
+
+/// The UTC day (BUD-1).
+pub(super) fn day_of(at: Timestamp) -> jiff::civil::Date {
+    at.to_zoned(TimeZone::UTC).date()
+}
+
+/// Sends the whole flight at once and then looks at every result (ARC-30).
+async fn fly(
+    lease: &super::pool::Lease,
+    request: &OpenRequest,
+    values: &Values<'_>,
+) -> Result<(Row, Option<Row>, Row), StoreError> {
+    let begin = lease.prepared(BEGIN).await?;
+    let take_lane = lease.prepared(TAKE_LANE).await?;
+    let record = lease.prepared(RECORD).await?;
+    let read = lease.prepared(READ).await?;
+    let commit = lease.prepared(COMMIT).await?;
+    let tenant = request.tenant.as_str();
+    let lane_values: &[&(dyn ToSql + Sync)] = &[
+        &tenant,
+        &values.subscriber,
+        &request.token_digest,
+        &request.channel,
+        &request.now,
+        &request.tokens_enforced,
+        request.process.as_uuid(),
+        request.turn.as_uuid(),
+        &request.lane_secs,
+        &request.dead_secs,
+    ];
+    let record_values: &[&(dyn ToSql + Sync)] = &[
+        &tenant,
+        &values.subscriber,
+        &request.token_digest,
+        &request.tokens_enforced,
+        request.turn.as_uuid(),
+        &values.gap_before,
+        &values.count,
+        &request.now,
+        &values.ids,
+        &values.texts,
+        &values.kinds,
+        request.process.as_uuid(),
+        &values.window,
+        &request.guarded,
+    ];
+    let read_values: &[&(dyn ToSql + Sync)] = &[
+        &tenant,
+        &values.subscriber,
+        &request.token_digest,
+        &request.tokens_enforced,
+        &values.since,
+        &values.ids,
+        &values.history_limit,
+        &values.day,
+    ];
+    let client = lease.client()?;
+    let (begun, lane, recorded, reading, committed) = tokio::join!(
+        client.execute(&begin, &[]),
+        client.query_one(&take_lane, lane_values),
+        client.query_opt(&record, record_values),
+        client.query_one(&read, read_values),
+        client.execute(&commit, &[]),
+    );
+    begun?;
+    let rows = (lane?, recorded?, reading?);
+    committed?;
+    Ok(rows)
+}
+
+fn parse_binding(lane_row: &Row) -> Result<Binding, StoreError> {
+    let word: &str = lane_row.try_get("binding")?;
+    word.parse().map_err(|_| StoreError::Unexpected { what: "binding" })
+}
+
+fn started(
+    lane_row: &Row,
+    recorded: &Row,
+    read: &Row,
+    binding: Binding,
+    fence: Option<i64>,
+) -> Result<OpenTurn, StoreError> {
+    let history: Option<serde_json::Value> = read.try_get("history")?;
+    let history = match history {
+        Some(rows) => serde_json::from_value(rows).map_err(|_| StoreError::Unexpected { what: "turns" })?,
+        None => Vec::new(),
+    };
+    Ok(OpenTurn {
+        conversation: ConversationId::from(lane_row.try_get::<_, Uuid>("id")?),
+        binding,
+        fence: fence.map(Fence::new),
+        turn_count: recorded.try_get("turn_count")?,
+        hourly_count: recorded.try_get("hourly_count")?,
+        spent_tokens: read.try_get("tokens")?,
+        spent_usd: read.try_get("cost_usd")?,
+        history,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 02/RATE-1, BUD-1: windows are UTC hours and days.
+    #[test]
+    fn windows_are_utc_hours_and_days() {
+        let at: Timestamp = "2026-03-01T23:59:59.5Z".parse().unwrap();
+        assert_eq!(hour_of(at).to_string(), "2026-03-01T23:00:00Z");
+        assert_eq!(day_of(at).to_string(), "2026-03-01");
+        let before_1970: Timestamp = "1969-12-31T23:30:00Z".parse().unwrap();
+        assert_eq!(hour_of(before_1970).to_string(), "1969-12-31T23:00:00Z");
+    }
+
+    /// HISTW-1: the window reaches back whole days; an absurd number of days does not overflow.
+    #[test]
+    fn the_window_reaches_back_without_overflow() {
+        let at: Timestamp = "2026-03-01T12:00:00Z".parse().unwrap();
+        assert_eq!(back(at, 48), at - jiff::SignedDuration::from_hours(48));
+        assert_eq!(back(at, i64::from(u32::MAX) * 24), Timestamp::UNIX_EPOCH);
+    }
+}

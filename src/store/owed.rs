@@ -1,0 +1,185 @@
+//! Replies that are owed: confirming that one was handed over, sending one through the outbox after all, and
+//! finding out what became of a flight that did not answer (ARC-31, ARC-46).
+
+use jiff::Timestamp;
+use serde_json::Value;
+use tokio_postgres::types::ToSql;
+use uuid::Uuid;
+
+use super::open::day_of;
+use super::pool::Lease;
+use super::{Database, StoreError};
+use crate::domain::{SubscriberId, TenantId, TurnId};
+
+/// Deletes confirmed rows and adds their spend to the tenant's day, in one statement for a whole batch: the one
+/// hot row is never touched while a turn waits (ARC-33).
+pub(super) const CONFIRM: &str = "
+    with gone as (
+      delete from rs_owed where turn_id = any ($1) and status = 'said' and actions is null
+      returning tenant_id, tokens, cost_usd, charged),
+    spend as (
+      select tenant_id, sum(tokens) as tokens, sum(cost_usd) as cost_usd from gone where charged group by tenant_id)
+    insert into budget_counters as b (tenant_id, day, tokens, cost_usd)
+    select tenant_id, $2, least(tokens, 2147483647)::integer, cost_usd from spend
+    on conflict (tenant_id, day) do update
+      set tokens = least(b.tokens::bigint + excluded.tokens, 2147483647)::integer,
+          cost_usd = b.cost_usd + excluded.cost_usd";
+
+/// Puts a said reply into the outbox, once.
+const QUEUE: &str = "
+    with late as (
+      update rs_owed set queued = true where turn_id = $1 and status = 'said' and not queued
+      returning conversation_id, payload)
+    insert into outbox (tenant_id, subscriber_id, conversation_id, kind, payload, next_attempt_at)
+    select c.tenant_id, c.subscriber_id, c.id, 'reply', late.payload,
+           greatest(now(), (select max(x.next_attempt_at) from outbox x
+                            where x.tenant_id = c.tenant_id and x.subscriber_id = c.subscriber_id
+                              and x.kind = 'reply' and x.status in ('pending', 'delivering')))
+    from late join conversations c on c.id = late.conversation_id";
+
+/// Ends a turn that never settled: its lane is released, the handoff is recorded and, when the contact has not
+/// been told yet, queued; the owed reply is paid.
+const ABANDON: &str = "
+    with lane as (
+      update rs_lanes set turn_id = null, process_id = null, expires_at = null where turn_id = $1),
+    gone as (
+      delete from rs_owed where turn_id = $1 and status = 'running'
+      returning conversation_id, (binding <> 'unbound' or not $2) as bound),
+    agent as (
+      insert into turns (conversation_id, role, text, outcome, bound, created_at)
+      select conversation_id, 'agent', $3::text, 'error', bound, $4::timestamptz from gone),
+    marked as (
+      update conversations c set escalated_at = now(), updated_at = now()
+      from gone where c.id = gone.conversation_id and gone.bound),
+    called as (
+      insert into rs_handoffs (conversation_id, turn_id, reason)
+      select conversation_id, $1::uuid, 'low_confidence' from gone where bound),
+    told as (
+      insert into outbox (tenant_id, subscriber_id, conversation_id, kind, payload, next_attempt_at)
+      select c.tenant_id, c.subscriber_id, c.id, 'reply', $6::jsonb, now()
+      from gone join conversations c on c.id = gone.conversation_id where not $5)
+    select count(*) from gone";
+
+/// Sends the escalation copy to a contact whose message could not even be recorded (LANE-9).
+const HANDOFF_WITHOUT_TURN: &str = "
+    with contact as (
+      select id from conversations where tenant_id = $1 and subscriber_id = $2),
+    marked as (
+      update conversations c set escalated_at = now(), updated_at = now() from contact where c.id = contact.id),
+    called as (
+      insert into rs_handoffs (conversation_id, turn_id, reason) select id, $3::uuid, 'low_confidence' from contact)
+    insert into outbox (tenant_id, subscriber_id, conversation_id, kind, payload)
+    select $1, $2, (select id from contact), 'reply', $4::jsonb";
+
+/// Says what became of an owed reply.
+const STATUS: &str = "select status from rs_owed where turn_id = $1";
+
+/// Confirms that replies were handed over or are safely in the outbox. `now` dates their spend (BUD-6).
+///
+/// # Errors
+/// When the statement may not have run: confirm the same turns again.
+pub async fn confirm(database: &Database, turns: &[TurnId], now: Timestamp) -> Result<(), StoreError> {
+    let ids: Vec<Uuid> = turns.iter().map(|turn| *turn.as_uuid()).collect();
+    let lease = database.lease().await?;
+    let statement = lease.prepared(CONFIRM).await?;
+    lease.client()?.execute(&statement, &[&ids, &day_of(now)]).await?;
+    lease.give_back();
+    Ok(())
+}
+
+/// Puts a said reply into the outbox because it could not be handed over (GAP-CH-7). Doing it twice queues it
+/// once.
+///
+/// # Errors
+/// When the statement may not have run: call again.
+pub async fn queue(database: &Database, turn: TurnId) -> Result<(), StoreError> {
+    let lease = database.lease().await?;
+    let statement = lease.prepared(QUEUE).await?;
+    lease.client()?.execute(&statement, &[turn.as_uuid()]).await?;
+    lease.give_back();
+    Ok(())
+}
+
+/// What a flight without an answer left behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resolved {
+    /// It never happened.
+    NothingThere,
+    /// It was open; it is now ended as a handoff.
+    Abandoned,
+    /// It had settled; its reply is now in the outbox.
+    Queued,
+}
+
+/// A failed turn that has to end with a person.
+#[derive(Debug)]
+pub struct Handoff<'turn> {
+    /// The turn.
+    pub turn: TurnId,
+    /// Its tenant.
+    pub tenant: &'turn TenantId,
+    /// Its contact.
+    pub subscriber: &'turn SubscriberId,
+    /// The escalation copy.
+    pub text: &'turn str,
+    /// True when the contact has read the escalation copy already.
+    pub told: bool,
+    /// `CONTACT_TOKENS_ENFORCED`.
+    pub tokens_enforced: bool,
+    /// Business time.
+    pub now: Timestamp,
+}
+
+/// Ends a turn whose Open or Settle did not answer (ARC-31). [`Resolved::NothingThere`] can still change while
+/// the server works on a flight that was cut off: ask again later.
+///
+/// # Errors
+/// When the database still does not answer: call again.
+pub async fn resolve(database: &Database, handoff: &Handoff<'_>) -> Result<Resolved, StoreError> {
+    let lease = database.lease().await?;
+    let statement = lease.prepared(STATUS).await?;
+    let row = lease.client()?.query_opt(&statement, &[handoff.turn.as_uuid()]).await?;
+    let status: Option<String> = row.map(|found| found.try_get("status")).transpose()?;
+    let resolved = match status.as_deref() {
+        None => Resolved::NothingThere,
+        Some("running") => abandon(&lease, handoff).await?,
+        Some(_) => {
+            let queue = lease.prepared(QUEUE).await?;
+            lease.client()?.execute(&queue, &[handoff.turn.as_uuid()]).await?;
+            Resolved::Queued
+        }
+    };
+    lease.give_back();
+    Ok(resolved)
+}
+
+async fn abandon(lease: &Lease, handoff: &Handoff<'_>) -> Result<Resolved, StoreError> {
+    let statement = lease.prepared(ABANDON).await?;
+    let payload = reply_payload(&[handoff.text.to_owned()]);
+    let turn = handoff.turn.as_uuid();
+    let values: &[&(dyn ToSql + Sync)] =
+        &[turn, &handoff.tokens_enforced, &handoff.text, &handoff.now, &handoff.told, &payload];
+    lease.client()?.execute(&statement, values).await?;
+    Ok(Resolved::Abandoned)
+}
+
+/// Queues the escalation copy for a contact whose message was never recorded.
+///
+/// # Errors
+/// When the statement may not have run: call again.
+pub async fn hand_off_without_turn(database: &Database, handoff: &Handoff<'_>) -> Result<(), StoreError> {
+    let lease = database.lease().await?;
+    let statement = lease.prepared(HANDOFF_WITHOUT_TURN).await?;
+    let payload = reply_payload(&[handoff.text.to_owned()]);
+    let values: &[&(dyn ToSql + Sync)] =
+        &[&handoff.tenant.as_str(), &handoff.subscriber.expose(), handoff.turn.as_uuid(), &payload];
+    lease.client()?.execute(&statement, values).await?;
+    lease.give_back();
+    Ok(())
+}
+
+/// The payload of a reply row: the texts as the contact will read them, one delivery per text (CHC-4, DB-12).
+#[must_use]
+pub fn reply_payload(texts: &[String]) -> Value {
+    serde_json::json!({ "messages": texts })
+}

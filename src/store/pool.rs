@@ -1,0 +1,209 @@
+//! Connections to Postgres. Sockets are opened and driven on the shared runtime, whoever asks: a connection
+//! that lived on an actor's or a worker's own runtime would stall or die with it.
+
+use std::time::Duration;
+
+use deadpool_postgres::{
+    Connect, Hook, HookError, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime,
+};
+use futures_util::future::BoxFuture;
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+use tokio_postgres::{Client, Config, NoTls, Statement};
+
+use super::{StoreError, statements};
+
+/// Sizes and waits of the pool (DB-2).
+#[derive(Clone, Copy, Debug)]
+pub struct PoolLimits {
+    /// Most connections of this process.
+    pub max_size: usize,
+    /// How long to wait for a free one.
+    pub wait: Duration,
+    /// How long opening one may take.
+    pub connect: Duration,
+    /// After how long without use one is closed.
+    pub idle: Duration,
+}
+
+impl Default for PoolLimits {
+    fn default() -> Self {
+        Self {
+            max_size: 10,
+            wait: Duration::from_secs(10),
+            connect: Duration::from_secs(10),
+            idle: Duration::from_secs(30),
+        }
+    }
+}
+
+/// The pool of one process; cheap to clone.
+#[derive(Clone)]
+pub struct Database {
+    pool: Pool,
+}
+
+impl Database {
+    /// A pool over `config`. No connection is opened yet. Must be called inside the shared runtime: idle
+    /// connections are closed by a task there.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] when the limits make no pool.
+    pub fn new(config: Config, io: Handle, limits: PoolLimits) -> Result<Self, StoreError> {
+        let connect = OnRuntime(io.clone());
+        let manager =
+            Manager::from_connect(config, connect, ManagerConfig { recycling_method: RecyclingMethod::Fast });
+        let pool = Pool::builder(manager)
+            .max_size(limits.max_size)
+            .wait_timeout(Some(limits.wait))
+            .create_timeout(Some(limits.connect))
+            .recycle_timeout(Some(limits.connect))
+            .runtime(Runtime::Tokio1)
+            .post_create(prepare_all())
+            .build()
+            .map_err(|_| StoreError::Unavailable { reason: "the pool could not be built" })?;
+        io.spawn(close_idle(pool.clone(), limits.idle));
+        Ok(Self { pool })
+    }
+
+    /// `select 1`, for `/ready` (HTTP-3).
+    ///
+    /// # Errors
+    /// When there is no connection or the server does not answer.
+    pub async fn ping(&self) -> Result<(), StoreError> {
+        let lease = self.lease().await?;
+        lease.client()?.simple_query("select 1").await?;
+        lease.give_back();
+        Ok(())
+    }
+
+    /// Takes a connection. When the lease is dropped without [`Lease::give_back`], as happens when the work is
+    /// abandoned at its time limit, the connection is closed: its next user would wait behind that work (ARC-31).
+    pub(super) async fn lease(&self) -> Result<Lease, StoreError> {
+        let object = self.pool.get().await.map_err(unavailable)?;
+        Ok(Lease { object: Some(object) })
+    }
+
+    /// Closes every connection; running work fails.
+    pub fn close(&self) {
+        self.pool.close();
+    }
+
+    /// Connections open and in use, for observation.
+    #[must_use]
+    pub fn in_use(&self) -> (usize, usize) {
+        let status = self.pool.status();
+        (status.size, status.size.saturating_sub(status.available))
+    }
+}
+
+/// One connection in use.
+pub(super) struct Lease {
+    object: Option<Object>,
+}
+
+impl Lease {
+    /// The client of this connection.
+    pub(super) fn client(&self) -> Result<&deadpool_postgres::ClientWrapper, StoreError> {
+        self.object
+            .as_deref()
+            .ok_or(StoreError::Unavailable { reason: "the connection was given back already" })
+    }
+
+    /// The prepared form of a statement; prepared when the connection was opened, so this sends nothing.
+    pub(super) async fn prepared(&self, sql: &'static str) -> Result<Statement, StoreError> {
+        Ok(self.client()?.prepare_cached(sql).await?)
+    }
+
+    /// Returns the connection to the pool; only after all of its work was answered.
+    pub(super) fn give_back(mut self) {
+        self.object = None;
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Some(object) = self.object.take() {
+            drop(Object::take(object));
+        }
+    }
+}
+
+fn unavailable(error: PoolError) -> StoreError {
+    let reason = match error {
+        PoolError::Timeout(_) => "every connection is busy or the server does not answer",
+        PoolError::Closed => "the service is stopping",
+        PoolError::PostCreateHook(_) => "a statement could not be prepared",
+        PoolError::Backend(_) => "the server cannot be reached or refused the login",
+        PoolError::NoRuntimeSpecified => "no runtime",
+    };
+    StoreError::Unavailable { reason }
+}
+
+/// Prepares every statement of the request path on a new connection, so that a flight never waits for it (ARC-6).
+/// A statement that the server refuses does not make the connection useless: its own user meets the error.
+fn prepare_all() -> Hook {
+    Hook::async_fn(|client, _| {
+        Box::pin(async move {
+            for sql in statements::REQUEST_PATH {
+                if let Err(error) = client.prepare_cached(sql).await
+                    && error.code().is_none()
+                {
+                    return Err(HookError::Backend(error));
+                }
+            }
+            Ok(())
+        })
+    })
+}
+
+/// Opens one connection outside the pool, driven on the runtime of the caller.
+///
+/// # Errors
+/// [`StoreError::Unavailable`] when the server cannot be reached or refuses the login.
+pub async fn connect(config: &Config) -> Result<Client, StoreError> {
+    let (client, connection) = config.connect(NoTls).await.map_err(|_| StoreError::Unavailable {
+        reason: "the server cannot be reached or refused the login",
+    })?;
+    tokio::spawn(async move {
+        // The error of a lost connection reaches the statements that were under way on it.
+        let _ = connection.await;
+    });
+    Ok(client)
+}
+
+async fn close_idle(pool: Pool, idle: Duration) {
+    let mut ticks = tokio::time::interval(idle / 3);
+    while !pool.is_closed() {
+        ticks.tick().await;
+        pool.retain(|_, metrics| metrics.last_used() < idle);
+    }
+}
+
+/// Opens sockets and runs their driver on the shared runtime.
+struct OnRuntime(Handle);
+
+impl Connect for OnRuntime {
+    fn connect(
+        &self,
+        config: &Config,
+    ) -> BoxFuture<'_, Result<(Client, JoinHandle<()>), tokio_postgres::Error>> {
+        let io = self.0.clone();
+        let config = config.clone();
+        Box::pin(async move {
+            let driver_runtime = io.clone();
+            let opening = io.spawn(async move {
+                let (client, connection) = config.connect(NoTls).await?;
+                let driver = driver_runtime.spawn(async move {
+                    // The error of a lost connection reaches the statements that were under way on it.
+                    let _ = connection.await;
+                });
+                Ok((client, driver))
+            });
+            match opening.await {
+                Ok(opened) => opened,
+                Err(stopped) => std::panic::resume_unwind(stopped.into_panic()),
+            }
+        })
+    }
+}

@@ -1,0 +1,179 @@
+//! Settle, the second flight of a turn: one statement that records the reply, marks a handoff, decides whether
+//! the reply goes inline or behind another, and releases the lane, all under the fence (ARC-45, ARC-46).
+
+use rust_decimal::Decimal;
+use serde_json::Value;
+use tokio_postgres::types::ToSql;
+use uuid::Uuid;
+
+use super::{Database, StoreError};
+use crate::domain::{ConversationId, EscalationReason, Fence, Outcome, ProcessId, TurnId};
+
+/// Turns the owed reply from `running` to `said` and writes all that hangs on it. It changes nothing when the
+/// turn was superseded: its lane has another fence, or its owed row is no longer `running`.
+pub(super) const SETTLE: &str = "
+    with lane as (
+      update rs_lanes set turn_id = null, process_id = null, expires_at = null
+      where conversation_id = $1 and turn_id = $2 and fence = $3
+      returning 1),
+    way as (
+      select $5::boolean
+          or exists (select 1 from outbox x join conversations c on c.id = $1
+                     where x.tenant_id = c.tenant_id and x.subscriber_id = c.subscriber_id
+                       and x.kind = 'reply' and x.status in ('pending', 'delivering'))
+          or exists (select 1 from rs_owed o where o.conversation_id = $1 and o.status = 'said'
+                       and not o.queued and o.process_id <> $4) as queue),
+    owed as (
+      update rs_owed o
+      set status = 'said', payload = $6, tokens = $7, cost_usd = $8, charged = $9, said_at = now(), queued = way.queue
+      from way
+      where o.turn_id = $2 and o.status = 'running' and ($3::bigint is null or exists (select 1 from lane))
+      returning o.conversation_id, o.tenant_id, o.queued),
+    agent as (
+      insert into turns (id, conversation_id, role, text, outcome, model, bound, actions, input_tokens,
+                         output_tokens, cache_read_tokens, cost_usd, latency_ms, created_at)
+      select $10::uuid, owed.conversation_id, 'agent', $11::text, $12::text, $13::text, $14::boolean, $15::jsonb,
+             $16::integer, $17::integer, $18::integer, $19::numeric, $20::integer, $21::timestamptz
+      from owed),
+    queued as (
+      insert into outbox (tenant_id, subscriber_id, conversation_id, kind, payload, next_attempt_at)
+      select c.tenant_id, c.subscriber_id, c.id, 'reply', $6,
+             greatest(now(), (select max(x.next_attempt_at) from outbox x
+                              where x.tenant_id = c.tenant_id and x.subscriber_id = c.subscriber_id
+                                and x.kind = 'reply' and x.status in ('pending', 'delivering')))
+      from owed join conversations c on c.id = owed.conversation_id where owed.queued),
+    marked as (
+      update conversations c set escalated_at = now(), updated_at = now()
+      from owed where c.id = owed.conversation_id and $22::text is not null and $14),
+    called as (
+      insert into rs_handoffs (conversation_id, turn_id, reason)
+      select owed.conversation_id, $2::uuid, $22::text from owed where $22 is not null and $14),
+    nudged as (
+      update nudges n set status = 'cancelled', cancel_reason = 'escalated', updated_at = now()
+      from owed where n.conversation_id = owed.conversation_id and n.status = 'pending' and $22 is not null)
+    select queued from owed";
+
+/// A decided reply, ready to be recorded.
+#[derive(Debug)]
+pub struct SettleRequest {
+    /// The contact's conversation.
+    pub conversation: ConversationId,
+    /// The turn.
+    pub turn: TurnId,
+    /// The lane's fence; `None` for a turn beside the lane.
+    pub fence: Option<Fence>,
+    /// This process.
+    pub process: ProcessId,
+    /// True when the response is gone already: the reply goes through the outbox whatever else holds.
+    pub deferred: bool,
+    /// What the outbox delivers: `{"messages": [...]}` (DB-12), with the texts as the contact will read them.
+    pub payload: Value,
+    /// The agent row.
+    pub agent: AgentRow,
+    /// Reason of a handoff; `None` when the reply does not escalate.
+    pub escalation: Option<EscalationReason>,
+}
+
+/// The row of `turns` that holds the reply.
+#[derive(Debug)]
+pub struct AgentRow {
+    /// Its id.
+    pub id: Uuid,
+    /// All messages joined with a newline, as the model wrote them (WRITE-3, DEC-32).
+    pub text: String,
+    /// What became of the turn.
+    pub outcome: Outcome,
+    /// Whether the turn belongs to the contact's history.
+    pub bound: bool,
+    /// Records of actions; `None` when no tool was offered (DB-11).
+    pub actions: Option<Value>,
+    /// What the model reported; `None` for a reply decided without the model.
+    pub usage: Option<UsageRow>,
+    /// Business time of the settling.
+    pub at: jiff::Timestamp,
+}
+
+/// Usage columns of an agent row and what the turn is charged (WRITE-4, BUD-3).
+#[derive(Clone, Debug)]
+pub struct UsageRow {
+    /// `provider:model`.
+    pub model: String,
+    /// Input tokens, cache reads included; `None` when unknown.
+    pub input: Option<u64>,
+    /// Output tokens; `None` when unknown.
+    pub output: Option<u64>,
+    /// Tokens read from the provider's cache; `None` when unknown.
+    pub cache_read: Option<u64>,
+    /// Estimated cost.
+    pub cost: Decimal,
+    /// Time the model took.
+    pub latency: std::time::Duration,
+}
+
+/// What Settle decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settled {
+    /// The reply may be handed over in the response.
+    Inline,
+    /// The reply was put into the outbox; the response, if there still is one, is silent.
+    Queued,
+    /// Somebody else ended this turn: nothing was recorded and nothing may be sent (ARC-45).
+    Superseded,
+}
+
+/// Runs the flight.
+///
+/// # Errors
+/// [`StoreError::InDoubt`] when it may have been committed all the same; otherwise nothing was recorded.
+pub async fn settle(database: &Database, request: &SettleRequest) -> Result<Settled, StoreError> {
+    let lease = database.lease().await?;
+    let statement = lease.prepared(SETTLE).await?;
+    let agent = &request.agent;
+    let usage = agent.usage.as_ref();
+    let fence = request.fence.map(Fence::get);
+    let tokens = usage.map_or(0, charged_tokens);
+    let cost = usage.map_or(Decimal::ZERO, |row| row.cost);
+    let latency = usage.map(|row| i32::try_from(row.latency.as_millis()).unwrap_or(i32::MAX));
+    let values: &[&(dyn ToSql + Sync)] = &[
+        request.conversation.as_uuid(),
+        request.turn.as_uuid(),
+        &fence,
+        request.process.as_uuid(),
+        &request.deferred,
+        &request.payload,
+        &tokens,
+        &cost,
+        &usage.is_some(),
+        &agent.id,
+        &agent.text,
+        &agent.outcome.as_str(),
+        &usage.map(|row| row.model.as_str()),
+        &agent.bound,
+        &agent.actions,
+        &usage.and_then(|row| column(row.input)),
+        &usage.and_then(|row| column(row.output)),
+        &usage.and_then(|row| column(row.cache_read)),
+        &usage.map(|row| row.cost),
+        &latency,
+        &agent.at,
+        &request.escalation.map(EscalationReason::as_str),
+    ];
+    let row = lease.client()?.query_opt(&statement, values).await?;
+    lease.give_back();
+    match row {
+        None => Ok(Settled::Superseded),
+        Some(row) if row.try_get("queued")? => Ok(Settled::Queued),
+        Some(_) => Ok(Settled::Inline),
+    }
+}
+
+/// Input plus output (BUD-3); an unknown count is 0.
+fn charged_tokens(usage: &UsageRow) -> i64 {
+    let total = usage.input.unwrap_or(0).saturating_add(usage.output.unwrap_or(0));
+    i64::try_from(total).unwrap_or(i64::MAX)
+}
+
+/// A token count as the 32-bit column can hold it.
+fn column(count: Option<u64>) -> Option<i32> {
+    count.map(|tokens| i32::try_from(tokens).unwrap_or(i32::MAX))
+}

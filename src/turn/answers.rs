@@ -1,0 +1,78 @@
+//! The blocks a request can be answered with, rendered before anything is recorded (GAP-CH-6).
+
+use crate::channel::{self, BlockContext, RenderError};
+
+use super::context::{Snapshot, TurnContext};
+use super::draft::Draft;
+
+/// Renders answers under one configuration.
+pub struct Answers<'ctx> {
+    context: &'ctx TurnContext,
+    snapshot: &'ctx Snapshot,
+}
+
+impl<'ctx> Answers<'ctx> {
+    /// Answers under this configuration.
+    #[must_use]
+    pub fn of(context: &'ctx TurnContext, snapshot: &'ctx Snapshot) -> Self {
+        Self { context, snapshot }
+    }
+
+    /// The texts as the contact will read them, one delivery per text: a model's text is converted to the
+    /// channel's marks, the tenant's own copy never is (DEC-4, DEC-35).
+    #[must_use]
+    pub fn delivered_texts(&self, draft: &Draft) -> Vec<String> {
+        let texts = draft.reply.messages.iter();
+        if draft.is_model_text() {
+            let marks = channel::profile(self.context.settings.channel).marks;
+            texts.map(|text| channel::convert(text, marks)).collect()
+        } else {
+            texts.cloned().collect()
+        }
+    }
+
+    /// A block with these texts, folded to what the channel delivers (CHC-3).
+    ///
+    /// # Errors
+    /// When the block breaks the platform's rules (OUT-7): answer the handoff.
+    pub fn texts(&self, texts: &[String], presented_secret: &str) -> Result<Vec<u8>, RenderError> {
+        let tools = self.snapshot.tenant.tools.as_ref();
+        let offering = tools.and_then(crate::config::Tools::offering_field);
+        let settings = &self.context.settings;
+        let block = BlockContext {
+            channel: settings.channel,
+            public_base_url: &settings.public_base_url,
+            presented_secret,
+            token_field: &settings.token_field,
+            offering_field: offering.map(|field| field.field.as_str()),
+        };
+        channel::render(texts, &block)
+    }
+
+    /// A block without messages (OUT-8).
+    ///
+    /// # Errors
+    /// As [`Self::texts`].
+    pub fn silent(&self, presented_secret: &str) -> Result<Vec<u8>, RenderError> {
+        self.texts(&[], presented_secret)
+    }
+
+    /// The holding line (RACE-5).
+    ///
+    /// # Errors
+    /// As [`Self::texts`].
+    pub fn holding_line(&self, presented_secret: &str) -> Result<Vec<u8>, RenderError> {
+        self.texts(
+            std::slice::from_ref(&self.snapshot.tenant.rules.messages.acknowledgement),
+            presented_secret,
+        )
+    }
+
+    /// The escalation copy (ERR-1).
+    ///
+    /// # Errors
+    /// As [`Self::texts`]; the caller answers HTTP-27 then.
+    pub fn handoff(&self, presented_secret: &str) -> Result<Vec<u8>, RenderError> {
+        self.texts(std::slice::from_ref(&self.snapshot.tenant.rules.messages.escalation), presented_secret)
+    }
+}

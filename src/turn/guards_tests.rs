@@ -1,0 +1,104 @@
+use super::*;
+use crate::config::{Budget, Burst, Messages, RateLimit};
+use crate::domain::{Binding, ConversationId};
+
+fn rules() -> Rules {
+    Rules {
+        messages: Messages {
+            acknowledgement: "One moment.".to_owned(),
+            escalation: "A colleague will answer.".to_owned(),
+            media_fallback: None,
+            closer: None,
+        },
+        confidence_threshold: 0.6,
+        max_turns_per_conversation: 25,
+        idle_reset_hours: 24,
+        history_days: 30,
+        escalation_keywords: Vec::new(),
+        opening_trigger: None,
+        budget: Budget { daily_token_cap: 1000, daily_cost_cap_usd: 0.5 },
+        rate_limit: RateLimit { turns_per_subscriber_per_hour: 60 },
+        learning: None,
+        burst: Burst { answer_together: true, quiet_ms: 0 },
+        takeover: None,
+        handoff: None,
+        retention_days: None,
+    }
+}
+
+fn opened() -> OpenTurn {
+    OpenTurn {
+        conversation: ConversationId::fresh(),
+        binding: Binding::First,
+        fence: None,
+        turn_count: Some(1),
+        hourly_count: Some(1),
+        spent_tokens: 0,
+        spent_usd: Decimal::ZERO,
+        history: Vec::new(),
+    }
+}
+
+fn detail(rules: &Rules, texts: &[&str], opened: &OpenTurn) -> Option<String> {
+    judge(rules, texts, opened).map(|denial| denial.detail)
+}
+
+/// KEY-1, KEY-2, 02/AC-11
+#[test]
+fn a_keyword_matches_as_a_substring_whatever_the_case() {
+    let mut rules = rules();
+    rules.escalation_keywords = vec!["Talk to a Person".to_owned(), " now ".to_owned()];
+    let said = "please, I want to TALK TO A PERSON today";
+    let denial = judge(&rules, &[said], &opened()).unwrap();
+    assert_eq!(denial.reason, EscalationReason::ExplicitRequest);
+    assert_eq!(denial.detail, "escalation keyword: Talk to a Person");
+    assert_eq!(detail(&rules, &["I know it"], &opened()), None, "blanks of a keyword are significant");
+    assert!(detail(&rules, &["first", "do it now please"], &opened()).is_some(), "DEC-23: any of a burst");
+}
+
+/// KEY-3, RUL-6
+#[test]
+fn blank_keywords_are_ignored() {
+    let mut rules = rules();
+    rules.escalation_keywords = vec![String::new(), "  ".to_owned()];
+    assert_eq!(detail(&rules, &["anything  at all"], &opened()), None);
+}
+
+/// CAP-1, CAP-4
+#[test]
+fn the_turn_after_the_cap_is_denied() {
+    let at = |count| OpenTurn { turn_count: count, ..opened() };
+    assert_eq!(detail(&rules(), &["hello"], &at(Some(25))), None);
+    assert_eq!(detail(&rules(), &["hello"], &at(Some(26))).as_deref(), Some("turn cap: 25 turns"));
+    assert_eq!(detail(&rules(), &["hello"], &at(None)), None);
+}
+
+/// 02/RATE-1
+#[test]
+fn the_message_after_the_hourly_limit_is_denied() {
+    let at = |count| OpenTurn { hourly_count: Some(count), ..opened() };
+    assert_eq!(detail(&rules(), &["hello"], &at(60)), None);
+    assert!(detail(&rules(), &["hello"], &at(61)).unwrap().starts_with("hourly limit"));
+}
+
+/// BUD-2, 02/AC-10: equal to a cap denies.
+#[test]
+fn a_reached_budget_denies_as_out_of_scope() {
+    let spent =
+        |tokens, cents| OpenTurn { spent_tokens: tokens, spent_usd: Decimal::new(cents, 2), ..opened() };
+    assert_eq!(judge(&rules(), &["hello"], &spent(999, 49)), None);
+    let tokens = judge(&rules(), &["hello"], &spent(1000, 0)).unwrap();
+    assert_eq!((tokens.reason, tokens.detail.as_str()), (EscalationReason::OutOfScope, "daily token cap"));
+    assert_eq!(detail(&rules(), &["hello"], &spent(0, 50)).as_deref(), Some("daily cost cap"));
+}
+
+/// GRD-1: the first denial in the fixed order decides.
+#[test]
+fn the_first_guard_that_denies_decides() {
+    let mut rules = rules();
+    rules.escalation_keywords = vec!["refund".to_owned()];
+    let all = OpenTurn { turn_count: Some(99), hourly_count: Some(99), spent_tokens: 5000, ..opened() };
+    assert!(detail(&rules, &["refund"], &all).unwrap().starts_with("escalation keyword"));
+    assert!(detail(&rules, &["hello"], &all).unwrap().starts_with("turn cap"));
+    assert!(detail(&rules, &["hello"], &OpenTurn { turn_count: None, ..all }).unwrap().starts_with("hourly"));
+}

@@ -1,0 +1,357 @@
+//! The steps of a turn in the order they happen: open, decide, settle; and resolve for what went wrong.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::answers::Answers;
+use super::context::{Snapshot, TurnContext};
+use super::draft::{Decision, Draft};
+use super::{binding, guards, opening};
+use crate::channel::InboundMessage;
+use crate::domain::{Binding, ContactText, EscalationReason, Outcome, Redacted, TurnId};
+use crate::model::{HistoryTurn, Reply, TurnInput};
+use crate::store::open::{NewMessage, OpenRequest, OpenTurn, Opened};
+use crate::store::owed::{self, Resolved};
+use crate::store::settle::{self, AgentRow, SettleRequest, Settled, UsageRow};
+use crate::store::{StoreError, open as store_open};
+
+/// The messages one turn answers, and the configuration it runs under.
+pub struct TurnRequest {
+    /// Id of the turn.
+    pub id: TurnId,
+    /// One message, or the messages of a burst in order (DEC-5).
+    pub messages: Vec<InboundMessage>,
+    /// The configuration of the whole turn (RLD-8).
+    pub snapshot: Arc<Snapshot>,
+    /// The secret that the caller who gets the reply presented (AUTH-6).
+    pub presented_secret: Redacted<Arc<str>>,
+}
+
+impl TurnRequest {
+    /// The message whose request gets the reply.
+    fn live(&self) -> Option<&InboundMessage> {
+        self.messages.last()
+    }
+
+    /// The contact's words, media left out.
+    fn texts(&self) -> impl Iterator<Item = &ContactText> {
+        self.messages.iter().filter(|message| message.media.is_none()).map(|message| &message.text)
+    }
+
+    /// True when the message starts the scripted opening; a burst never holds one (DEC-23).
+    fn is_opening(&self) -> bool {
+        let trigger = self.snapshot.tenant.rules.opening_trigger.as_ref();
+        self.messages.len() == 1 && self.texts().any(|text| opening::is_opening(trigger, text.expose()))
+    }
+}
+
+/// What Open left the turn with.
+pub enum OpenReport {
+    /// The turn runs.
+    Started(Box<OpenTurn>),
+    /// Another process holds the contact's lane.
+    LaneHeld,
+    /// Nothing can be done; the contact gets the handoff copy.
+    Failed(StoreError),
+}
+
+/// What became of a decided reply.
+pub enum SettleReport {
+    /// Recorded; this block may go inline.
+    Inline(Vec<u8>),
+    /// Recorded and queued.
+    Queued,
+    /// Somebody else ended the turn.
+    Superseded,
+    /// Not recorded, or not known to be.
+    Failed(StoreError),
+}
+
+/// How long a flight may take when no request waits for it any longer.
+const LATE_FLIGHT: Duration = Duration::from_secs(10);
+
+/// Open: lane, record, count, read, within `limit` (`None`: the request was answered already).
+pub async fn open(context: &TurnContext, request: &TurnRequest, limit: Option<Duration>) -> OpenReport {
+    let Some(live) = request.live() else {
+        return OpenReport::Failed(StoreError::Unexpected { what: "a turn without a message" });
+    };
+    let rules = &request.snapshot.tenant.rules;
+    let flight = OpenRequest {
+        tenant: live.tenant.clone(),
+        subscriber: live.subscriber.clone(),
+        channel: live.channel.clone(),
+        token_digest: live.token.as_ref().map(|token| binding::digest(token.expose())),
+        tokens_enforced: context.settings.tokens_enforced,
+        messages: new_messages(request),
+        guarded: !request.is_opening(),
+        now: context.clock.now(),
+        idle_reset_hours: rules.idle_reset_hours,
+        history_days: rules.history_days,
+        process: context.process,
+        turn: request.id,
+        lane_secs: context.settings.lane_time().as_secs_f64(),
+        dead_secs: context.settings.process_dead.as_secs_f64(),
+    };
+    match within(limit, store_open::open(&context.database, &flight)).await {
+        Ok(Opened::Started(turn)) => {
+            report_binding(context, &turn);
+            OpenReport::Started(Box::new(turn))
+        }
+        Ok(Opened::LaneHeld) => OpenReport::LaneHeld,
+        Err(error) => OpenReport::Failed(error),
+    }
+}
+
+/// The first message's row takes the turn's own id, so that a turn can be found from either side.
+fn new_messages(request: &TurnRequest) -> Vec<NewMessage> {
+    let row = |(place, message): (usize, &InboundMessage)| {
+        let id = if place == 0 { *request.id.as_uuid() } else { Uuid::now_v7() };
+        let media = message.media.as_ref().map(|media| media.kind);
+        NewMessage { id, text: message.recorded_text(), media }
+    };
+    request.messages.iter().enumerate().map(row).collect()
+}
+
+/// A flow that stopped sending the token shows as a rising share of these lines (TURN-7, TOK-15).
+fn report_binding(context: &TurnContext, turn: &OpenTurn) {
+    if turn.binding == Binding::Unbound {
+        tracing::info!(
+            conversation = %turn.conversation,
+            binding = turn.binding.as_str(),
+            enforced = context.settings.tokens_enforced,
+            "unbound turn"
+        );
+    }
+}
+
+/// Decides the reply: scripted opening, guards, then the model, at most for the abort time (TURN-9 to TURN-15).
+pub async fn decide(context: &TurnContext, request: &TurnRequest, opened: &OpenTurn) -> Draft {
+    let rules = &request.snapshot.tenant.rules;
+    if let Some(trigger) = rules.opening_trigger.as_ref().filter(|_| request.is_opening()) {
+        return Draft { reply: Reply::scripted(&trigger.message), decision: Decision::Scripted };
+    }
+    let texts: Vec<&str> = request.texts().map(ContactText::expose).collect();
+    if let Some(denial) = guards::judge(rules, &texts, opened) {
+        let reply = Reply::handoff(&rules.messages.escalation, denial.reason);
+        return Draft { reply, decision: Decision::Denied(denial) };
+    }
+    if request.messages.iter().any(|message| message.media.is_some()) {
+        return unreadable_media(request);
+    }
+    ask_model(context, request, opened).await
+}
+
+/// No kind of media can be read yet: the contact is asked to type, or a person takes over (03 section 6.2, ESC-3).
+fn unreadable_media(request: &TurnRequest) -> Draft {
+    let messages = &request.snapshot.tenant.rules.messages;
+    let reply = match &messages.media_fallback {
+        Some(text) => Reply::scripted(text),
+        None => Reply::handoff(&messages.escalation, EscalationReason::OutOfScope),
+    };
+    Draft { reply, decision: Decision::UnreadableMedia }
+}
+
+async fn ask_model(context: &TurnContext, request: &TurnRequest, opened: &OpenTurn) -> Draft {
+    let input = TurnInput {
+        tenant: Arc::clone(&request.snapshot.tenant),
+        system: request.snapshot.system.clone(),
+        state_lines: Vec::new(),
+        texts: request.texts().cloned().collect(),
+        history: opened.history.iter().map(history_turn).collect(),
+    };
+    match tokio::time::timeout(context.settings.model_abort, context.runner.run(input)).await {
+        Ok(result) => Draft { reply: result.reply.clone(), decision: Decision::Model(Box::new(result)) },
+        Err(_) => Draft { reply: escalation(request), decision: Decision::Aborted },
+    }
+}
+
+fn history_turn(row: &store_open::HistoryRow) -> HistoryTurn {
+    HistoryTurn { role: row.role, text: row.text.clone(), actions: row.actions.clone() }
+}
+
+fn escalation(request: &TurnRequest) -> Reply {
+    Reply::handoff(&request.snapshot.tenant.rules.messages.escalation, EscalationReason::LowConfidence)
+}
+
+/// Settle: renders, records and releases the lane within `limit`. `deferred`: the race is lost.
+pub async fn settle(
+    context: &TurnContext,
+    request: &TurnRequest,
+    opened: &OpenTurn,
+    draft: &Draft,
+    deferred: bool,
+    limit: Option<Duration>,
+) -> SettleReport {
+    let answers = Answers::of(context, &request.snapshot);
+    let texts = answers.delivered_texts(draft);
+    report_decision(opened, draft, deferred);
+    // Rendered before anything is recorded: a block that cannot be sent must not stand in history (GAP-CH-6).
+    let body = match answers.texts(&texts, request.presented_secret.expose()) {
+        Ok(body) => body,
+        Err(error) => {
+            tracing::error!(conversation = %opened.conversation, err = %error, "unhandled error");
+            return SettleReport::Failed(StoreError::Unexpected { what: "the rendered reply" });
+        }
+    };
+    let flight = settle_request(context, opened, request.id, draft, deferred, &texts);
+    let outcome = flight.agent.outcome;
+    match within(limit, settle::settle(&context.database, &flight)).await {
+        Ok(Settled::Inline) => {
+            report_turn(opened, draft, outcome, false);
+            SettleReport::Inline(body)
+        }
+        Ok(Settled::Queued) => {
+            if !deferred {
+                tracing::info!(conversation = %opened.conversation, path = "outbox",
+                    "reply queued behind the previous one");
+            }
+            report_turn(opened, draft, outcome, true);
+            SettleReport::Queued
+        }
+        Ok(Settled::Superseded) => {
+            tracing::warn!(conversation = %opened.conversation, "turn superseded");
+            SettleReport::Superseded
+        }
+        Err(error) => {
+            tracing::error!(conversation = %opened.conversation, err = %error, "turn not settled");
+            SettleReport::Failed(error)
+        }
+    }
+}
+
+fn settle_request(
+    context: &TurnContext,
+    opened: &OpenTurn,
+    turn: TurnId,
+    draft: &Draft,
+    deferred: bool,
+    texts: &[String],
+) -> SettleRequest {
+    SettleRequest {
+        conversation: opened.conversation,
+        turn,
+        fence: opened.fence,
+        process: context.process,
+        deferred,
+        payload: owed::reply_payload(texts),
+        agent: AgentRow {
+            id: Uuid::now_v7(),
+            text: draft.reply.text(),
+            outcome: draft.outcome(deferred),
+            bound: is_bound(context, opened),
+            actions: None::<Value>,
+            usage: usage_row(draft),
+            at: context.clock.now(),
+        },
+        escalation: draft.escalation(),
+    }
+}
+
+/// Whether the turn belongs to the contact's own state and history (02 section 1).
+fn is_bound(context: &TurnContext, opened: &OpenTurn) -> bool {
+    opened.binding != Binding::Unbound || !context.settings.tokens_enforced
+}
+
+fn usage_row(draft: &Draft) -> Option<UsageRow> {
+    let Decision::Model(result) = &draft.decision else { return None };
+    Some(UsageRow {
+        model: result.model.clone(),
+        input: result.usage.input,
+        output: result.usage.output,
+        cache_read: result.usage.cache_read,
+        cost: result.cost.get(),
+        latency: result.latency,
+    })
+}
+
+/// The lines about how the reply came about (LOG-5, LOG-7).
+fn report_decision(opened: &OpenTurn, draft: &Draft, deferred: bool) {
+    let conversation = opened.conversation;
+    match &draft.decision {
+        Decision::Scripted => {
+            tracing::info!(%conversation, outcome = Outcome::AnsweredScripted.as_str(), "scripted opening sent");
+        }
+        Decision::Denied(denial) => tracing::info!(
+            %conversation,
+            reason = denial.reason.as_str(),
+            detail = denial.detail.as_str(),
+            "turn escalated before model"
+        ),
+        Decision::UnreadableMedia => {
+            tracing::info!(%conversation, reason = "not_supported", "media fallback");
+        }
+        Decision::Aborted => tracing::error!(%conversation, err = "aborted", "deferred model call failed"),
+        Decision::Model(result) => report_model(opened, result, deferred),
+    }
+}
+
+fn report_model(opened: &OpenTurn, result: &crate::model::TurnResult, deferred: bool) {
+    let conversation = opened.conversation;
+    if let Some(error) = &result.error {
+        if deferred {
+            tracing::error!(%conversation, err = error.as_str(), "deferred model call failed");
+        } else {
+            tracing::error!(%conversation, err = error.as_str(), "model call failed");
+        }
+    }
+    if !result.interventions.is_empty() {
+        let list = Value::from(result.interventions.clone()).to_string();
+        tracing::info!(%conversation, json.interventions = list.as_str(), deferred, "guardrails intervened");
+    }
+}
+
+fn report_turn(opened: &OpenTurn, draft: &Draft, outcome: Outcome, silent: bool) {
+    tracing::info!(
+        conversation = %opened.conversation,
+        outcome = outcome.as_str(),
+        binding = opened.binding.as_str(),
+        escalated = draft.reply.escalate,
+        silent = silent.then_some(true),
+        "turn complete"
+    );
+}
+
+/// Ends what a failed turn left behind, as a handoff. `told`: the contact has read the escalation copy.
+///
+/// # Errors
+/// When the database does not answer: call again.
+pub async fn resolve(
+    context: &TurnContext,
+    request: &TurnRequest,
+    told: bool,
+) -> Result<Resolved, StoreError> {
+    match handoff(context, request, told) {
+        Some(handoff) => owed::resolve(&context.database, &handoff).await,
+        None => Ok(Resolved::NothingThere),
+    }
+}
+
+/// The handoff a failed turn ends in; `None` for a turn without a message, which never happens.
+#[must_use]
+pub fn handoff<'turn>(
+    context: &TurnContext,
+    request: &'turn TurnRequest,
+    told: bool,
+) -> Option<owed::Handoff<'turn>> {
+    let live = request.live()?;
+    Some(owed::Handoff {
+        turn: request.id,
+        tenant: &live.tenant,
+        subscriber: &live.subscriber,
+        text: &request.snapshot.tenant.rules.messages.escalation,
+        told,
+        tokens_enforced: context.settings.tokens_enforced,
+        now: context.clock.now(),
+    })
+}
+
+/// Bounds a flight. A flight that is cut off closes its connection (ARC-31).
+async fn within<T>(
+    limit: Option<Duration>,
+    flight: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    tokio::time::timeout(limit.unwrap_or(LATE_FLIGHT), flight).await.unwrap_or(Err(StoreError::InDoubt))
+}
