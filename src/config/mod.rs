@@ -16,6 +16,10 @@ mod proxies;
 mod rules;
 mod settings;
 mod tenant;
+#[cfg(test)]
+pub(crate) mod test_dir;
+#[cfg(test)]
+mod test_files;
 mod tools;
 mod variables;
 mod warning;

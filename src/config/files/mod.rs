@@ -36,3 +36,6 @@ pub(super) const PROMPT_FILE: &str = "prompt.md";
 pub(super) fn every_key() -> Vec<&'static str> {
     [catalog::KEYS, rules::KEYS, tools::KEYS].iter().flat_map(|lists| lists.iter()).flat_map(|list| list.iter()).copied().collect()
 }
+
+#[cfg(test)]
+mod tools_tests;
