@@ -108,7 +108,10 @@ const SECRET_FILE_MODE: u32 = 0o600;
 /// Lines of the example and what stands in their place offline (ENV-32, DEC-34).
 fn replacements(secret: &str) -> [(&'static str, String); 4] {
     [
-        ("MANYCHAT_SHARED_SECRET=change-me-to-a-long-random-string", format!("MANYCHAT_SHARED_SECRET={secret}")),
+        (
+            "MANYCHAT_SHARED_SECRET=change-me-to-a-long-random-string",
+            format!("MANYCHAT_SHARED_SECRET={secret}"),
+        ),
         ("AGENT_MODEL=anthropic:claude-haiku-4-5", "AGENT_MODEL=mock:demo".to_owned()),
         (
             "DATABASE_URL=postgres://agent:agent@localhost:5432/agent",

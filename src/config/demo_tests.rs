@@ -141,7 +141,14 @@ fn the_demo_tenant_has_the_ids_and_facts_others_rely_on() {
     let tools = tenant.tools.unwrap();
     let offerings: Vec<_> = tenant.catalog.offerings.iter().map(|offering| offering.id.as_str()).collect();
     assert_eq!(offerings, ["foundation", "advanced", "weekend-intensive"]);
-    for id in ["foundation_brochure", "advanced_brochure", "intensive_brochure", "student_results", "fitting_it_in", "enrolment_link"] {
+    for id in [
+        "foundation_brochure",
+        "advanced_brochure",
+        "intensive_brochure",
+        "student_results",
+        "fitting_it_in",
+        "enrolment_link",
+    ] {
         assert!(tools.flows.iter().any(|flow| flow.id == id), "{id}");
     }
     for id in ["intent", "funnel_stage", "course"] {

@@ -39,9 +39,12 @@ pub(super) fn merged(
                 variables.insert(name.to_owned(), value);
             }
             // Variables the service does not know are ignored (CFG-5), odd bytes included.
-            Err(_) => faults.extend(VARIABLES.iter().find(|known| **known == name).map(|known| {
-                VariableFault::new(known, "is not UTF-8 text")
-            })),
+            Err(_) => faults.extend(
+                VARIABLES
+                    .iter()
+                    .find(|known| **known == name)
+                    .map(|known| VariableFault::new(known, "is not UTF-8 text")),
+            ),
         }
     }
     if faults.is_empty() { Ok(variables) } else { Err(SettingsError { faults }) }
@@ -75,7 +78,9 @@ fn parse_line(line: &str) -> Result<Option<(&str, &str)>, &'static str> {
     let (name, value) = line.split_once('=').ok_or("expected NAME=value")?;
     let name = name.trim();
     let begins_well = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
-    if !begins_well || !name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_' || letter == '.') {
+    if !begins_well
+        || !name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_' || letter == '.')
+    {
         return Err("expected NAME=value; a name has letters, digits and _");
     }
     Ok(Some((name, unquoted(value.trim())?)))
@@ -97,7 +102,8 @@ fn unquoted(value: &str) -> Result<&str, &'static str> {
 }
 
 fn without_comment(value: &str) -> &str {
-    let behind_space = |at: usize| value.get(..at).is_some_and(|before| before.ends_with(char::is_whitespace));
+    let behind_space =
+        |at: usize| value.get(..at).is_some_and(|before| before.ends_with(char::is_whitespace));
     let comment = value.match_indices('#').map(|(at, _)| at).find(|at| *at == 0 || behind_space(*at));
     comment.and_then(|at| value.get(..at)).unwrap_or(value).trim()
 }

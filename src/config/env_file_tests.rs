@@ -62,7 +62,10 @@ fn values_are_taken_as_they_stand() {
 fn a_malformed_line_is_named_by_its_number() {
     for line in ["planted secret", "=planted", "1A=planted", "A B=planted", "KEY=\"planted", "KEY='planted"] {
         let message = read(format!("OK=1\n{line}\n").as_bytes(), &[]).unwrap_err().to_string();
-        assert!(message.starts_with("invalid environment: ") && message.contains(".env: line 2: "), "{message}");
+        assert!(
+            message.starts_with("invalid environment: ") && message.contains(".env: line 2: "),
+            "{message}"
+        );
         assert!(!message.contains("planted"), "{message}");
     }
     let message = read(b"ONE=\xff\n", &[]).unwrap_err().to_string();

@@ -75,7 +75,8 @@ fn delivery(vars: &mut Variables<'_>, settings: &Settings) {
         vars.warn("MANYCHAT_REPLY_FLOW_NS", "is not set: ManyChat will refuse every deferred reply");
     }
     if manychat.reply_field == manychat.token_field {
-        let text = "is the same field as MANYCHAT_REPLY_FIELD: each reply would overwrite the contact's token";
+        let text =
+            "is the same field as MANYCHAT_REPLY_FIELD: each reply would overwrite the contact's token";
         vars.warn("MANYCHAT_TOKEN_FIELD", text);
     }
 }
@@ -90,3 +91,7 @@ fn development_in_use(vars: &mut Variables<'_>, settings: &Settings) {
         vars.warn("MANYCHAT_MEDIA_BASE_URL", "is set: media is fetched from there, for tests only");
     }
 }
+
+#[cfg(test)]
+#[path = "env_hints_tests.rs"]
+mod tests;

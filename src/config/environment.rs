@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::env_hints::hints;
 use super::variables::{Variables, comma_list};
 use super::{
-    DatabaseUrl, LogLevel, ManyChatSettings, ModelSettings, NodeEnv, ReasoningEffort, Settings, SettingsError,
-    SharedSecrets, TrustedProxies, Warning,
+    DatabaseUrl, LogLevel, ManyChatSettings, ModelSettings, NodeEnv, ReasoningEffort, Settings,
+    SettingsError, SharedSecrets, TrustedProxies, Warning,
 };
 use crate::domain::{ChannelName, Redacted, TenantId};
 
@@ -163,7 +163,8 @@ fn node_env(vars: &mut Variables<'_>) -> Option<NodeEnv> {
     let agent = vars.choice("AGENT_ENV", &words);
     match (node?, agent?) {
         (Some(node), Some(agent)) if node != agent => {
-            let reason = format!("is {} while NODE_ENV is {}; set one of them", agent.as_str(), node.as_str());
+            let reason =
+                format!("is {} while NODE_ENV is {}; set one of them", agent.as_str(), node.as_str());
             vars.refuse("AGENT_ENV", reason)
         }
         (node, agent) => Some(node.or(agent).unwrap_or(NodeEnv::Development)),
@@ -217,7 +218,8 @@ fn database(vars: &mut Variables<'_>, node_env: Option<NodeEnv>) -> Option<Datab
 
 /// ENV-20.
 fn trust_proxy(vars: &mut Variables<'_>) -> Option<Vec<String>> {
-    let entries: Vec<_> = comma_list(vars.raw("TRUST_PROXY").unwrap_or_default()).map(str::to_owned).collect();
+    let entries: Vec<_> =
+        comma_list(vars.raw("TRUST_PROXY").unwrap_or_default()).map(str::to_owned).collect();
     match TrustedProxies::parse(entries.iter().map(String::as_str)) {
         Ok(_) => Some(entries),
         Err(position) => {

@@ -4,69 +4,9 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::config::{EvalSettings, demo};
+use crate::config::demo;
+use crate::config::test_vars::{assert_refused, boot, names, refusal, refusal_of, settings, vars, warnings};
 use crate::domain::Provider;
-
-/// The least that boots, with planted secrets that must never be printed.
-fn vars(changes: &[(&str, Option<&str>)]) -> BTreeMap<String, String> {
-    let base = [
-        ("AGENT_MODEL", "mock:demo"),
-        ("PUBLIC_BASE_URL", "https://agent.example.com"),
-        ("MANYCHAT_SHARED_SECRET", "planted-shared-secret-1"),
-        ("DATABASE_URL", "postgres://agent:planted-password@localhost/agent"),
-    ];
-    let mut vars: BTreeMap<String, String> =
-        base.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    for (name, value) in changes {
-        match value {
-            Some(value) => vars.insert((*name).to_owned(), (*value).to_owned()),
-            None => vars.remove(*name),
-        };
-    }
-    vars
-}
-
-fn boot(changes: &[(&str, &str)]) -> (Settings, Vec<Warning>) {
-    let changes: Vec<_> = changes.iter().map(|(name, value)| (*name, Some(*value))).collect();
-    Settings::from_vars(&vars(&changes)).unwrap_or_else(|error| panic!("{changes:?}: {error}"))
-}
-
-fn settings(changes: &[(&str, &str)]) -> Settings {
-    boot(changes).0
-}
-
-fn warnings(changes: &[(&str, &str)]) -> Vec<String> {
-    boot(changes).1.iter().map(ToString::to_string).collect()
-}
-
-/// The message of a refusal, after checking what holds for every refusal.
-fn refusal(changes: &[(&str, &str)]) -> String {
-    let changes: Vec<_> = changes.iter().map(|(name, value)| (*name, Some(*value))).collect();
-    refusal_of(&vars(&changes))
-}
-
-fn refusal_of(vars: &BTreeMap<String, String>) -> String {
-    let message = match Settings::from_vars(vars) {
-        Ok(_) => panic!("{vars:?} must be refused"),
-        Err(error) => error.to_string(),
-    };
-    assert!(message.starts_with("invalid environment: "), "{message}");
-    assert!(message.lines().last().unwrap().contains(".env.example"), "{message}");
-    assert!(!message.contains("planted"), "{message}");
-    message
-}
-
-/// Whether the message has a line for the variable.
-fn names(message: &str, variable: &str) -> bool {
-    message.lines().any(|line| line.trim_start().starts_with(&format!("{variable}: ")))
-}
-
-fn assert_refused(name: &str, values: &[&str]) {
-    for value in values {
-        let message = refusal(&[(name, value)]);
-        assert!(names(&message, name), "{name}={value:?}: {message}");
-    }
-}
 
 /// ACC-ENV-1, ENV-1: both variables in one message, one line each, with the pointer at the end.
 #[test]
@@ -79,8 +19,14 @@ fn all_faults_are_reported_together() {
         ("MANYCHAT_REPLY_FIELD", ""),
         ("PROCESS_BEAT_MS", "0"),
     ]);
-    let faulty =
-        ["AGENT_MODEL", "PUBLIC_BASE_URL", "PORT", "AGENT_TEMPERATURE", "MANYCHAT_REPLY_FIELD", "PROCESS_BEAT_MS"];
+    let faulty = [
+        "AGENT_MODEL",
+        "PUBLIC_BASE_URL",
+        "PORT",
+        "AGENT_TEMPERATURE",
+        "MANYCHAT_REPLY_FIELD",
+        "PROCESS_BEAT_MS",
+    ];
     for name in faulty {
         assert!(names(&message, name), "{name} in {message}");
     }
@@ -207,19 +153,13 @@ fn the_shared_secret_needs_16_characters_in_all_and_one_entry() {
     assert_eq!(two.shared_secrets.iter().collect::<Vec<_>>(), ["first-long-secret-x", "second-long-secret"]);
 }
 
-/// ENV-16, DEC-34: a short entry warns by its position and does not refuse.
-#[test]
-fn a_short_secret_in_a_list_warns_by_position() {
-    let found = warnings(&[("MANYCHAT_SHARED_SECRET", "long-enough-secret-1,tiny-one")]);
-    assert_eq!(found, ["MANYCHAT_SHARED_SECRET: entry 2 has fewer than 16 characters"]);
-    let example = warnings(&[("MANYCHAT_SHARED_SECRET", "change-me-to-a-long-random-string")]);
-    assert!(example[0].contains(".env.example"), "{example:?}");
-}
-
 /// ACC-ENV-4, ENV-15
 #[test]
 fn the_public_address_is_https_and_loses_its_slashes() {
-    assert_refused("PUBLIC_BASE_URL", &["http://agent.example", "HTTPS://agent.example", "https://", "agent.example"]);
+    assert_refused(
+        "PUBLIC_BASE_URL",
+        &["http://agent.example", "HTTPS://agent.example", "https://", "agent.example"],
+    );
     let settings = settings(&[("PUBLIC_BASE_URL", "https://agent.example/base//")]);
     assert_eq!(settings.public_base_url, "https://agent.example/base");
 }
@@ -310,7 +250,10 @@ fn model_names_are_provider_and_model() {
         assert_eq!((name.provider, name.model.as_str()), (provider, model));
         assert_eq!(name.as_string(), text);
     }
-    assert_refused("AGENT_MODEL", &["openai", "openai:", ":x", "OpenAI:x", "openai/x:y", "openai:a b", "openai:ä"]);
+    assert_refused(
+        "AGENT_MODEL",
+        &["openai", "openai:", ":x", "OpenAI:x", "openai/x:y", "openai:a b", "openai:ä"],
+    );
     assert_refused("TRANSCRIPTION_MODEL", &["whisper"]);
     assert_refused("INSIGHT_MODEL", &["x"]);
 }
@@ -357,7 +300,10 @@ fn the_database_is_postgres_or_embedded() {
     for value in ["postgres://a:b@c/d", "postgresql://a@c"] {
         assert!(matches!(database(Some(value)), Ok(DatabaseUrl::Postgres(url)) if url.expose() == value));
     }
-    assert_refused("DATABASE_URL", &["mysql://planted@x", "embedded:", "pglite: ", "Embedded", "planted-password"]);
+    assert_refused(
+        "DATABASE_URL",
+        &["mysql://planted@x", "embedded:", "pglite: ", "Embedded", "planted-password"],
+    );
 }
 
 /// DEC-2: required in production.
@@ -395,76 +341,17 @@ fn a_process_beats_three_times_before_it_counts_as_dead() {
 /// PROV-5, DEC-22: absolute http addresses; a trailing slash is optional.
 #[test]
 fn provider_addresses_are_absolute_and_lose_their_slash() {
-    let found = settings(&[("OPENAI_BASE_URL", "http://localhost:1/v1/"), ("MANYCHAT_API_BASE", "http://x/")]);
-    assert_eq!((found.model.openai_base_url.as_str(), found.manychat.api_base.as_str()), ("http://localhost:1/v1", "http://x"));
-    for name in ["OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", "GOOGLE_BASE_URL", "OLLAMA_BASE_URL", "MANYCHAT_API_BASE"] {
+    let found =
+        settings(&[("OPENAI_BASE_URL", "http://localhost:1/v1/"), ("MANYCHAT_API_BASE", "http://x/")]);
+    assert_eq!(
+        (found.model.openai_base_url.as_str(), found.manychat.api_base.as_str()),
+        ("http://localhost:1/v1", "http://x")
+    );
+    for name in
+        ["OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", "GOOGLE_BASE_URL", "OLLAMA_BASE_URL", "MANYCHAT_API_BASE"]
+    {
         assert_refused(name, &["localhost", "/v1", "ftp://x/v1", "http://"]);
     }
-}
-
-/// USE-6
-#[test]
-fn pricing_overrides_are_rows_of_three_prices() {
-    let row = r#"{"openai:gpt-5-mini": {"input": 0.25, "output": 2, "cacheRead": 0}}"#;
-    assert!(settings(&[("PRICING_OVERRIDES", row)]).model.pricing_overrides.is_some());
-    for (value, word) in [
-        ("{", "not valid JSON"),
-        ("[]", "must be an object"),
-        (r#"{"openai:x": {"input": 1, "output": 2}}"#, "openai:x.cacheRead"),
-        (r#"{"openai:x": {"input": -1, "output": 2, "cacheRead": 0}}"#, "openai:x.input"),
-        (r#"{"openai:x": {"input": "1", "output": 2, "cacheRead": 0}}"#, "openai:x.input"),
-        (r#"{"openai:x": {"input": 1, "output": 2, "cacheRead": 0, "cache": 0}}"#, "openai:x.cache"),
-        (r#"{"gpt": {"input": 1, "output": 2, "cacheRead": 0}}"#, "provider:model"),
-        (r#"{"openai:x": 5}"#, "openai:x"),
-    ] {
-        let message = refusal(&[("PRICING_OVERRIDES", value)]);
-        assert!(names(&message, "PRICING_OVERRIDES") && message.contains(word), "{message}");
-        assert_eq!(message.lines().count(), 3, "one line for each variable: {message}");
-    }
-}
-
-/// ENV-11, PROV-4: one warning for each key that a configured model needs.
-#[test]
-fn a_missing_key_of_a_configured_provider_warns() {
-    let changes =
-        [("AGENT_MODEL", "openai:a"), ("INSIGHT_MODEL", "openai:b"), ("AGENT_FALLBACK_MODEL", "google:c")];
-    let found = warnings(&[&changes[..], &[("MANYCHAT_API_TOKEN", "x"), ("MANYCHAT_REPLY_FLOW_NS", "f")]].concat());
-    assert_eq!(found.len(), 2, "{found:?}");
-    assert!(found[0].starts_with("OPENAI_API_KEY: ") && found[0].contains("AGENT_MODEL, INSIGHT_MODEL"));
-    assert!(found[1].starts_with("GOOGLE_GENERATIVE_AI_API_KEY: "));
-    assert!(warnings(&[("AGENT_MODEL", "ollama:x"), ("MANYCHAT_API_TOKEN", "x"), ("MANYCHAT_REPLY_FLOW_NS", "f")]).is_empty());
-}
-
-/// ENV-17, GAP-DL-12, DEC-16
-#[test]
-fn missing_parts_of_the_delivery_warn() {
-    let place = |changes: &[(&str, &str)]| boot(changes).1.into_iter().map(|warning| warning.place).collect::<Vec<_>>();
-    assert_eq!(place(&[("AGENT_MODEL", "ollama:x")]), ["MANYCHAT_API_TOKEN"]);
-    assert!(place(&[("AGENT_MODEL", "ollama:x"), ("PLAYGROUND", "true")]).is_empty());
-    assert_eq!(place(&[("MANYCHAT_API_TOKEN", "x")]), ["MANYCHAT_REPLY_FLOW_NS"]);
-    assert_eq!(place(&[("MANYCHAT_TOKEN_FIELD", "ai_message")]), ["MANYCHAT_TOKEN_FIELD"]);
-    assert_eq!(place(&[("AGENT_FALLBACK_MODEL", "mock:demo")]), ["AGENT_FALLBACK_MODEL"]);
-    assert_eq!(place(&[("CONTACT_TOKENS_ENFORCED", "false"), ("NODE_ENV", "production")]), ["CONTACT_TOKENS_ENFORCED"]);
-}
-
-/// 05 section 2.2, ASSERT-9: evaluation variables stop the evaluation and not the boot.
-#[test]
-fn evaluation_variables_are_strict_only_for_the_evaluation() {
-    for value in ["", "0", "soon", "1.5"] {
-        let vars = vars(&[("EVAL_MAX_LATENCY_MS", Some(value))]);
-        let (settings, _) = Settings::from_vars(&vars).unwrap();
-        assert_eq!(settings.eval_max_latency, settings.race_deadline);
-        let message = EvalSettings::from_vars(&vars, &settings).unwrap_err().to_string();
-        assert!(names(&message, "EVAL_MAX_LATENCY_MS"), "{message}");
-    }
-    let vars = vars(&[("EVAL_MAX_LATENCY_MS", Some("20000")), ("EVAL_JUDGE_MODEL", Some("mock:judge"))]);
-    let (settings, warnings) = Settings::from_vars(&vars).unwrap();
-    assert!(warnings.is_empty());
-    let evaluation = EvalSettings::from_vars(&vars, &settings).unwrap();
-    assert_eq!(evaluation.max_latency, Duration::from_secs(20));
-    assert_eq!(settings.eval_max_latency, evaluation.max_latency);
-    assert_eq!(evaluation.judge.unwrap().as_string(), "mock:judge");
-    assert_eq!(evaluation.max_p95, None);
 }
 
 /// CFG-5

@@ -11,6 +11,8 @@ mod env_hints;
 mod environment;
 mod eval_settings;
 mod files;
+#[cfg(test)]
+mod mutation_tests;
 mod pricing;
 mod proxies;
 mod rules;
@@ -20,6 +22,8 @@ mod tenant;
 pub(crate) mod test_dir;
 #[cfg(test)]
 mod test_files;
+#[cfg(test)]
+mod test_vars;
 mod tools;
 mod variables;
 mod warning;

@@ -87,12 +87,25 @@ mod tests {
     /// ENV-20
     #[test]
     fn entries_are_presets_addresses_or_networks() {
-        for good in ["loopback", "10.0.0.1", "::1", "10.0.0.0/8", "0.0.0.0/0", "fd00::/8", "1.2.3.4/32", "::/128"] {
+        for good in
+            ["loopback", "10.0.0.1", "::1", "10.0.0.0/8", "0.0.0.0/0", "fd00::/8", "1.2.3.4/32", "::/128"]
+        {
             assert!(TrustedProxies::parse([good]).is_ok(), "{good}");
         }
         let bad = [
-            "10.0.0.0/33", "::/129", "proxy.internal", "10.0.0.0/8/8", "10.0.0.0/+8", "10.0.0.0/-1", "10.0.0.0/",
-            "10.0.0", "Loopback", "fe80::1%eth0", "/8", "10.0.0.0/8 ", "10.0.0.0/99999999999",
+            "10.0.0.0/33",
+            "::/129",
+            "proxy.internal",
+            "10.0.0.0/8/8",
+            "10.0.0.0/+8",
+            "10.0.0.0/-1",
+            "10.0.0.0/",
+            "10.0.0",
+            "Loopback",
+            "fe80::1%eth0",
+            "/8",
+            "10.0.0.0/8 ",
+            "10.0.0.0/99999999999",
         ];
         for entry in bad {
             assert_eq!(TrustedProxies::parse(["loopback", entry]), Err(1), "{entry}");

@@ -173,7 +173,8 @@ impl FromStr for ModelName {
     /// `provider:model` as ENV-6 says, with `/` allowed in the model (DEC-12). The first colon separates.
     fn from_str(text: &str) -> Result<Self, ModelNameError> {
         let (provider, model) = text.split_once(':').ok_or(ModelNameError::Malformed)?;
-        let of_provider = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || "_-".contains(letter);
+        let of_provider =
+            |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || "_-".contains(letter);
         let of_model = |letter: char| letter.is_ascii_alphanumeric() || "._:/-".contains(letter);
         let well_formed = !provider.is_empty() && provider.chars().all(of_provider);
         if !well_formed || model.is_empty() || !model.chars().all(of_model) {

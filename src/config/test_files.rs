@@ -45,7 +45,8 @@ impl Files {
     pub(super) fn remove(mut self, place: &str) -> Self {
         let (parent, key) = place.rsplit_once('.').unwrap();
         let (file, path) = parent.split_once('.').unwrap_or((parent, ""));
-        let pointer = path.split('.').filter(|key| !key.is_empty()).map(|key| format!("/{key}")).collect::<String>();
+        let pointer =
+            path.split('.').filter(|key| !key.is_empty()).map(|key| format!("/{key}")).collect::<String>();
         let parent = self.file(file).pointer_mut(&pointer).unwrap();
         parent.as_object_mut().unwrap().remove(key).unwrap();
         self

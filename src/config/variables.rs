@@ -121,7 +121,11 @@ impl<'a> Variables<'a> {
     }
 
     /// An integer within bounds, or nothing when the variable is unset or blank.
-    pub(super) fn whole_if_filled<T>(&mut self, name: &'static str, bounds: RangeInclusive<T>) -> Option<Option<T>>
+    pub(super) fn whole_if_filled<T>(
+        &mut self,
+        name: &'static str,
+        bounds: RangeInclusive<T>,
+    ) -> Option<Option<T>>
     where
         T: Copy + Into<u64> + TryFrom<u64>,
     {
@@ -158,14 +162,19 @@ impl<'a> Variables<'a> {
         match decimal(value).filter(|number| bounds.contains(number)) {
             // A negative zero would print its sign.
             Some(number) => Some(number + 0.0),
-            None => self.refuse(name, format!("must be a number from {} to {}", bounds.start(), bounds.end())),
+            None => {
+                self.refuse(name, format!("must be a number from {} to {}", bounds.start(), bounds.end()))
+            }
         }
     }
 
     /// GAP-CFG-4: an empty number that is read as 0 instead of its default is worth a warning.
     pub(super) fn warn_if_empty_is_zero(&mut self, name: &'static str, default: &str) {
         if self.raw(name).is_some_and(|value| value.trim().is_empty()) {
-            self.warn(name, format!("is empty and is read as 0; remove the line to use the default {default}"));
+            self.warn(
+                name,
+                format!("is empty and is read as 0; remove the line to use the default {default}"),
+            );
         }
     }
 
@@ -189,7 +198,9 @@ impl<'a> Variables<'a> {
     /// An address of an HTTP service, without trailing slashes.
     pub(super) fn base_url(&mut self, name: &'static str, value: &str) -> Option<String> {
         match url::Url::parse(value) {
-            Ok(url) if matches!(url.scheme(), "http" | "https") => Some(value.trim_end_matches('/').to_owned()),
+            Ok(url) if matches!(url.scheme(), "http" | "https") => {
+                Some(value.trim_end_matches('/').to_owned())
+            }
             _ => self.refuse(name, "must be an absolute URL that starts with http:// or https://"),
         }
     }
@@ -243,7 +254,9 @@ mod tests {
     /// ENV-4
     #[test]
     fn numbers_are_decimal_text() {
-        for (text, number) in [("8000", 8000.0), (" 8e3 ", 8000.0), ("8000.0", 8000.0), (".5", 0.5), ("", 0.0), ("-1", -1.0)] {
+        for (text, number) in
+            [("8000", 8000.0), (" 8e3 ", 8000.0), ("8000.0", 8000.0), (".5", 0.5), ("", 0.0), ("-1", -1.0)]
+        {
             assert_eq!(decimal(text), Some(number), "{text:?}");
         }
         for text in ["x", "1,5", "0x10", "inf", "NaN", "1e999", "1 2", "e3", "--1", "."] {

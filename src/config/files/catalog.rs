@@ -2,7 +2,9 @@
 
 use super::check::{Object, Report, Spot};
 use super::hints::catalog_hints;
-use super::parsers::{MAX_INTEGER, above_zero, currency, filled, list, repeated, some, text, web_address, whole};
+use super::parsers::{
+    MAX_INTEGER, above_zero, currency, filled, list, repeated, some, text, web_address, whole,
+};
 use crate::config::{Catalog, Faq, Offering, PaymentOption, Price};
 use crate::domain::MinorUnits;
 

@@ -90,7 +90,11 @@ impl<'a> Object<'a> {
     }
 
     /// Opens an object and refuses each key it does not know; for `rules.learning` (LOAD-10).
-    pub(in crate::config) fn open_strict(spot: &Spot<'a>, known: &[&str], report: &mut Report) -> Option<Self> {
+    pub(in crate::config) fn open_strict(
+        spot: &Spot<'a>,
+        known: &[&str],
+        report: &mut Report,
+    ) -> Option<Self> {
         let object = Self::any(spot, report)?;
         for (path, advice) in object.unknown(known) {
             report.fault(path, format!("is not a known key{advice}"));

@@ -47,7 +47,8 @@ fn reserved_flows(tools: &Tools, reserved: &ReservedNames, report: &mut Report) 
     for (position, flow) in tools.flows.iter().enumerate().filter(|(_, flow)| flow.flow_ns == reply_flow) {
         report.fault(format!("flows.{position}.flowNs"), format!("flow `{}` {collision}", flow.id));
     }
-    for (position, event) in tools.events.iter().enumerate().filter(|(_, event)| event.flow_ns == reply_flow) {
+    for (position, event) in tools.events.iter().enumerate().filter(|(_, event)| event.flow_ns == reply_flow)
+    {
         report.fault(format!("events.{position}.flowNs"), format!("event `{}` {collision}", event.id));
     }
     if tools.window_closing.as_ref().is_some_and(|closing| closing.flow_ns == reply_flow) {
@@ -57,11 +58,13 @@ fn reserved_flows(tools: &Tools, reserved: &ReservedNames, report: &mut Report) 
 
 /// XCK-2 and XCK-3.
 fn reserved_fields(tools: &Tools, reserved: &ReservedNames, report: &mut Report) {
-    let fields = tools.fields.iter().enumerate().map(|(at, field)| ("fields", "field", at, &field.id, &field.field));
+    let fields =
+        tools.fields.iter().enumerate().map(|(at, field)| ("fields", "field", at, &field.id, &field.field));
     let notes = tools.notes.iter().enumerate().map(|(at, note)| ("notes", "note", at, &note.id, &note.field));
     for (list, entry, position, id, name) in fields.chain(notes) {
         for variable in reserved.variables_of_field(name) {
-            let reason = format!("{entry} `{id}` has the value of {variable}, which the service writes itself");
+            let reason =
+                format!("{entry} `{id}` has the value of {variable}, which the service writes itself");
             report.fault(format!("{list}.{position}.field"), reason);
         }
     }
@@ -72,10 +75,16 @@ fn note_fields(tools: &Tools, report: &mut Report) {
     for (position, note) in tools.notes.iter().enumerate() {
         let path = format!("notes.{position}.field");
         for field in tools.fields.iter().filter(|field| field.field == note.field) {
-            report.fault(&path, format!("note `{}` writes the same ManyChat field as field `{}`", note.id, field.id));
+            report.fault(
+                &path,
+                format!("note `{}` writes the same ManyChat field as field `{}`", note.id, field.id),
+            );
         }
         for other in tools.notes.iter().take(position).filter(|other| other.field == note.field) {
-            report.fault(&path, format!("note `{}` writes the same ManyChat field as note `{}`", note.id, other.id));
+            report.fault(
+                &path,
+                format!("note `{}` writes the same ManyChat field as note `{}`", note.id, other.id),
+            );
         }
     }
 }
@@ -109,11 +118,18 @@ fn offerings_of_flows(tools: &Tools, catalog: &Catalog, report: &mut Report) {
         let path = format!("flows.{position}.offering");
         if !catalog.offerings.iter().any(|offering| offering.id == wanted) {
             let ids: Vec<_> = catalog.offerings.iter().map(|offering| offering.id.as_str()).collect();
-            let reason = format!("flow `{}`: `{wanted}` is none of the catalog's offering ids: {}", flow.id, ids.join(", "));
+            let reason = format!(
+                "flow `{}`: `{wanted}` is none of the catalog's offering ids: {}",
+                flow.id,
+                ids.join(", ")
+            );
             report.fault(&path, reason);
         }
         if tools.offering_field().is_none() {
-            report.fault(&path, format!("flow `{}` has an offering, which needs a field marked offering", flow.id));
+            report.fault(
+                &path,
+                format!("flow `{}` has an offering, which needs a field marked offering", flow.id),
+            );
         }
     }
 }
@@ -125,12 +141,18 @@ fn service_tags(tools: &Tools, rules: &Rules, report: &mut Report) {
     let handoff = rules.handoff.as_ref().map(|handoff| handoff.tag.as_str());
     for (path, wanted) in [("takeover.tag", takeover), ("handoff.tag", handoff)] {
         for tag in offered_tag(tools, wanted) {
-            report.fault(path, format!("is the tag of `{}` in tools.json tags; the agent could remove it", tag.id));
+            report.fault(
+                path,
+                format!("is the tag of `{}` in tools.json tags; the agent could remove it", tag.id),
+            );
         }
     }
     let converted = rules.learning.as_ref().map(|learning| learning.converted_tag.as_str());
     for tag in offered_tag(tools, converted) {
-        report.warn("learning.convertedTag", format!("is the tag of `{}` in tools.json tags; the agent could set it", tag.id));
+        report.warn(
+            "learning.convertedTag",
+            format!("is the tag of `{}` in tools.json tags; the agent could set it", tag.id),
+        );
     }
 }
 
@@ -142,7 +164,10 @@ fn offered_tag<'a>(tools: &'a Tools, wanted: Option<&str>) -> impl Iterator<Item
 fn readable_delivery_fields(tools: &Tools, reserved: &ReservedNames, report: &mut Report) {
     for (position, field) in tools.readable.fields.iter().enumerate() {
         for variable in reserved.variables_of_field(&field.field) {
-            let text = format!("field `{}` has the value of {variable}, which the service uses for itself", field.id);
+            let text = format!(
+                "field `{}` has the value of {variable}, which the service uses for itself",
+                field.id
+            );
             report.warn(&format!("readable.fields.{position}.field"), text);
         }
     }

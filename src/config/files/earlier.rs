@@ -38,10 +38,11 @@ fn rules(root: &Value) -> Vec<String> {
 /// `list[<id>].key` for each entry that has the key; the position stands in for an entry without an id.
 fn entries_with(root: &Value, list: &str, key: &str) -> Vec<String> {
     let entries = root.get(list).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    let named = entries.iter().enumerate().filter(|(_, entry)| entry.get(key).is_some()).map(|(at, entry)| {
-        let id = entry.get("id").and_then(Value::as_str).map_or_else(|| at.to_string(), str::to_owned);
-        format!("{list}[{id}].{key}")
-    });
+    let named =
+        entries.iter().enumerate().filter(|(_, entry)| entry.get(key).is_some()).map(|(at, entry)| {
+            let id = entry.get("id").and_then(Value::as_str).map_or_else(|| at.to_string(), str::to_owned);
+            format!("{list}[{id}].{key}")
+        });
     named.collect()
 }
 
@@ -67,7 +68,12 @@ mod tests {
     /// A field whose id is `course` keeps it (CLI-73), and odd shapes are left to the next check.
     #[test]
     fn current_shapes_and_odd_ones_name_nothing() {
-        for value in [json!({ "fields": [{ "id": "course" }] }), json!([]), json!(null), json!({ "flows": { "course": 1 } })] {
+        for value in [
+            json!({ "fields": [{ "id": "course" }] }),
+            json!([]),
+            json!(null),
+            json!({ "flows": { "course": 1 } }),
+        ] {
             assert!(earlier_keys(TOOLS_FILE, &value).is_empty(), "{value}");
         }
     }

@@ -13,11 +13,17 @@ pub(super) fn catalog_hints(catalog: &Catalog, report: &mut Report) {
     for (position, offering) in catalog.offerings.iter().enumerate() {
         if offering.price.currency != catalog.currency {
             let path = format!("offerings.{position}.price.currency");
-            report.warn(&path, format!("is {}, the catalog's currency is {}", offering.price.currency, catalog.currency));
+            report.warn(
+                &path,
+                format!("is {}, the catalog's currency is {}", offering.price.currency, catalog.currency),
+            );
         }
         let scheme = offering.url.as_deref().and_then(|url| url::Url::parse(url).ok());
         if scheme.is_some_and(|url| !matches!(url.scheme(), "http" | "https")) {
-            report.warn(&format!("offerings.{position}.url"), "is neither http nor https, a contact cannot open it");
+            report.warn(
+                &format!("offerings.{position}.url"),
+                "is neither http nor https, a contact cannot open it",
+            );
         }
     }
 }
@@ -41,7 +47,10 @@ pub(super) fn tools_hints(tools: &Tools, report: &mut Report) {
         report.warn("flows", "no flow has the role payment_link, so no contact ever reaches link_sent");
     }
     if let Some(flow) = payment_link.filter(|flow| !flow.repeatable) {
-        report.warn("flows", format!("the payment link `{}` is not repeatable: each contact gets it once", flow.id));
+        report.warn(
+            "flows",
+            format!("the payment link `{}` is not repeatable: each contact gets it once", flow.id),
+        );
     }
     for flow_ns in repeated(tools.flows.iter().map(|flow| flow.flow_ns.as_str())) {
         let sharing = tools.flows.iter().filter(|flow| flow.flow_ns == flow_ns).map(|flow| flow.id.as_str());

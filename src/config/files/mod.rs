@@ -34,7 +34,12 @@ pub(super) const PROMPT_FILE: &str = "prompt.md";
 /// Every key of the three JSON files, for the test that the reference in `config/README.md` is complete.
 #[cfg(test)]
 pub(super) fn every_key() -> Vec<&'static str> {
-    [catalog::KEYS, rules::KEYS, tools::KEYS].iter().flat_map(|lists| lists.iter()).flat_map(|list| list.iter()).copied().collect()
+    [catalog::KEYS, rules::KEYS, tools::KEYS]
+        .iter()
+        .flat_map(|lists| lists.iter())
+        .flat_map(|list| list.iter())
+        .copied()
+        .collect()
 }
 
 #[cfg(test)]

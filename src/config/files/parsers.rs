@@ -49,7 +49,7 @@ pub(super) fn id(spot: &Spot<'_>, report: &mut Report) -> Option<String> {
     }
 }
 
-/// An absolute URL of any scheme (CAT-4's sibling GAP-CFG-2 warns about schemes other than http and https).
+/// An absolute URL of any scheme; others than http and https load with a warning (GAP-CFG-2).
 pub(super) fn web_address(spot: &Spot<'_>, report: &mut Report) -> Option<String> {
     let found = text(spot, report)?;
     match url::Url::parse(&found) {
@@ -112,7 +112,9 @@ where
 }
 
 /// A number within inclusive bounds.
-pub(in crate::config) fn number(bounds: RangeInclusive<f64>) -> impl Fn(&Spot<'_>, &mut Report) -> Option<f64> {
+pub(in crate::config) fn number(
+    bounds: RangeInclusive<f64>,
+) -> impl Fn(&Spot<'_>, &mut Report) -> Option<f64> {
     move |spot, report| {
         let found = any_number(spot, report)?;
         if bounds.contains(&found) {
@@ -167,9 +169,7 @@ pub(super) fn some<T>(
 }
 
 /// One of a few words.
-pub(super) fn one_of<T: Copy>(
-    words: &[(&'static str, T)],
-) -> impl Fn(&Spot<'_>, &mut Report) -> Option<T> {
+pub(super) fn one_of<T: Copy>(words: &[(&'static str, T)]) -> impl Fn(&Spot<'_>, &mut Report) -> Option<T> {
     move |spot, report| {
         let found = text(spot, report)?;
         let value = words.iter().find(|(word, _)| *word == found).map(|(_, value)| *value);
@@ -248,7 +248,9 @@ mod tests {
         }
         assert_eq!(run(&parse("9007199254740991"), &amount), Ok(MAX_INTEGER));
         assert_eq!(run(&parse("-0"), &amount), Ok(0));
-        for refused in ["450.5", "9007199254740992", "1e300", "18446744073709551615", "-1", "null", "\"7\"", "[7]"] {
+        for refused in
+            ["450.5", "9007199254740992", "1e300", "18446744073709551615", "-1", "null", "\"7\"", "[7]"]
+        {
             assert!(run(&parse(refused), &amount).is_err(), "{refused}");
         }
     }
@@ -293,7 +295,10 @@ mod tests {
         let spot = Spot { path: "historyDays".to_owned(), value: &value };
         assert_eq!(counted(36_500_u32)(&spot, &mut report), Some(36_500));
         assert!(report.faults.is_empty());
-        assert_eq!(report.warnings[0].to_string(), "rules.json: historyDays: is larger than 36500 and is read as that");
+        assert_eq!(
+            report.warnings[0].to_string(),
+            "rules.json: historyDays: is larger than 36500 and is read as that"
+        );
         assert!(run(&json!(0), counted(9_u32)).is_err());
     }
 

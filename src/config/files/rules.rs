@@ -131,11 +131,7 @@ fn learning(spot: &Spot<'_>, report: &mut Report) -> Option<Learning> {
     let language = object.required("language", report, filled);
     let converted_tag = object.required("convertedTag", report, filled);
     let max_run_cost_usd = object.required("maxRunCostUsd", report, dollars);
-    Some(Learning {
-        language: language?,
-        converted_tag: converted_tag?,
-        max_run_cost_usd: max_run_cost_usd?,
-    })
+    Some(Learning { language: language?, converted_tag: converted_tag?, max_run_cost_usd: max_run_cost_usd? })
 }
 
 fn burst(spot: &Spot<'_>, report: &mut Report) -> Option<Burst> {
@@ -151,7 +147,8 @@ fn takeover(spot: &Spot<'_>, report: &mut Report) -> Option<Takeover> {
     let tag = object.optional("tag", report, filled);
     let takeover = Takeover { pause_minutes: pause_minutes?, tag: tag? };
     if takeover.pause_minutes.is_none() && takeover.tag.is_none() {
-        return report.refuse(&spot.path, "needs pauseMinutes, tag or both: they say when the agent answers again");
+        return report
+            .refuse(&spot.path, "needs pauseMinutes, tag or both: they say when the agent answers again");
     }
     Some(takeover)
 }

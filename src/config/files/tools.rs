@@ -10,8 +10,7 @@ use crate::config::{
 };
 use crate::domain::Stage;
 
-const TOOLS: &[&str] =
-    &["flows", "tags", "fields", "readable", "notes", "nudge", "events", "windowClosing"];
+const TOOLS: &[&str] = &["flows", "tags", "fields", "readable", "notes", "nudge", "events", "windowClosing"];
 const FLOW: &[&str] =
     &["id", "description", "flowNs", "repeatable", "role", "onStage", "offering", "settleSeconds"];
 const TAG: &[&str] = &["id", "tag", "description"];
@@ -26,9 +25,8 @@ const WINDOW_CLOSING: &[&str] = &["flowNs"];
 
 /// All keys of the file.
 #[cfg(test)]
-pub(super) const KEYS: &[&[&str]] = &[
-    TOOLS, FLOW, TAG, FIELD, READABLE, READABLE_FIELD, NOTE, NUDGE, DELAY, EVENT, WINDOW_CLOSING,
-];
+pub(super) const KEYS: &[&[&str]] =
+    &[TOOLS, FLOW, TAG, FIELD, READABLE, READABLE_FIELD, NOTE, NUDGE, DELAY, EVENT, WINDOW_CLOSING];
 
 // Limits of TOOL-12.
 const MOST_NOTE_CHARACTERS: u16 = 500;

@@ -54,7 +54,10 @@ fn one_id_each_with<'a>(
     one_id_each(path, ids.clone(), report);
     let taken: Vec<_> = taken.collect();
     for id in ids.filter(|id| taken.contains(id)) {
-        report.fault(path, format!("the id `{id}` is also one of `{other}`; it must be unique in both together"));
+        report.fault(
+            path,
+            format!("the id `{id}` is also one of `{other}`; it must be unique in both together"),
+        );
     }
 }
 
@@ -74,7 +77,8 @@ fn roles(tools: &Tools, report: &mut Report) {
             report.fault("flows", format!("flow `{}` has a role and so carries no onStage", flow.id));
         }
         if flow.role == Some(FlowRole::Opening) && flow.repeatable {
-            report.fault("flows", format!("flow `{}` has the role opening and so is not repeatable", flow.id));
+            report
+                .fault("flows", format!("flow `{}` has the role opening and so is not repeatable", flow.id));
         }
     }
 }
@@ -91,15 +95,19 @@ fn stages_of_flows(tools: &Tools, report: &mut Report) {
     }
 }
 
+/// The name of a mark and whether a field has it.
+type Mark = (&'static str, fn(&FieldTool) -> bool);
+
 /// TOOL-23; `false` counts as not marked.
 fn marks(tools: &Tools, report: &mut Report) {
-    let marked: [(&str, fn(&FieldTool) -> bool); 3] = [
+    let marked: [Mark; 3] = [
         ("funnel", |field| field.funnel),
         ("offering", |field| field.offering),
         ("intent", |field| field.intent),
     ];
     for (mark, has) in marked {
-        let ids: Vec<_> = tools.fields.iter().filter(|field| has(field)).map(|field| field.id.as_str()).collect();
+        let ids: Vec<_> =
+            tools.fields.iter().filter(|field| has(field)).map(|field| field.id.as_str()).collect();
         if ids.len() > 1 {
             report.fault("fields", format!("at most one field is marked {mark}; found {}", ids.join(", ")));
         }
@@ -108,7 +116,10 @@ fn marks(tools: &Tools, report: &mut Report) {
         let marks = marked.iter().filter(|(_, has)| has(field)).map(|(mark, _)| *mark).collect::<Vec<_>>();
         if marks.len() > 1 {
             let found = marks.join(" and ");
-            report.fault("fields", format!("field `{}` is marked {found}; a field has one mark at most", field.id));
+            report.fault(
+                "fields",
+                format!("field `{}` is marked {found}; a field has one mark at most", field.id),
+            );
         }
     }
 }
@@ -118,11 +129,15 @@ fn fixed_values(tools: &Tools, report: &mut Report) {
     let stages: Vec<_> = Stage::ALL.iter().map(|stage| stage.as_str()).collect();
     let intents: Vec<_> = Intent::ALL.iter().map(|intent| intent.as_str()).collect();
     for (position, field) in tools.fields.iter().enumerate() {
-        for (mark, marked, wanted) in [("funnel", field.funnel, &stages), ("intent", field.intent, &intents)] {
+        for (mark, marked, wanted) in [("funnel", field.funnel, &stages), ("intent", field.intent, &intents)]
+        {
             if marked && field.values.iter().ne(wanted.iter()) {
                 let path = format!("fields.{position}.values");
                 let wanted = wanted.join(", ");
-                report.fault(path, format!("field `{}` is marked {mark}, its values must be exactly: {wanted}", field.id));
+                report.fault(
+                    path,
+                    format!("field `{}` is marked {mark}, its values must be exactly: {wanted}", field.id),
+                );
             }
         }
     }
@@ -134,17 +149,26 @@ fn needed_fields(tools: &Tools, report: &mut Report) {
     let funnel_advice = "add a field with \"funnel\": true and the six stages as values";
     if tools.intent_field().is_none() {
         if let Some(field) = tools.funnel_field() {
-            let reason = format!("field `{}` is marked funnel, which needs a field marked intent: {intent_advice}", field.id);
+            let reason = format!(
+                "field `{}` is marked funnel, which needs a field marked intent: {intent_advice}",
+                field.id
+            );
             report.fault("fields", reason);
         }
         for flow in with_role(tools, FlowRole::Opening) {
-            let reason = format!("flow `{}` has the role opening, which needs a field marked intent: {intent_advice}", flow.id);
+            let reason = format!(
+                "flow `{}` has the role opening, which needs a field marked intent: {intent_advice}",
+                flow.id
+            );
             report.fault("flows", reason);
         }
     }
     if tools.funnel_field().is_none() {
         for flow in tools.flows.iter().filter(|flow| flow.on_stage.is_some()) {
-            let reason = format!("flow `{}` has an onStage, which needs a field marked funnel: {funnel_advice}", flow.id);
+            let reason = format!(
+                "flow `{}` has an onStage, which needs a field marked funnel: {funnel_advice}",
+                flow.id
+            );
             report.fault("flows", reason);
         }
         if !tools.events.is_empty() {
@@ -159,13 +183,17 @@ fn events(tools: &Tools, report: &mut Report) {
         report.fault("events", format!("at most one event is on the stage {stage}"));
     }
     for flow_ns in repeated(tools.events.iter().map(|event| event.flow_ns.as_str())) {
-        let sharing = tools.events.iter().filter(|event| event.flow_ns == flow_ns).map(|event| event.id.as_str());
+        let sharing =
+            tools.events.iter().filter(|event| event.flow_ns == flow_ns).map(|event| event.id.as_str());
         let ids = sharing.collect::<Vec<_>>().join(", ");
         report.fault("events", format!("events {ids} have the same flowNs; each needs its own"));
     }
     for event in &tools.events {
         if let Some(flow) = flow_named(tools, &event.flow_ns) {
-            report.fault("events", format!("event `{}` has the flowNs of flow `{}`; it needs its own", event.id, flow.id));
+            report.fault(
+                "events",
+                format!("event `{}` has the flowNs of flow `{}`; it needs its own", event.id, flow.id),
+            );
         }
     }
 }
@@ -174,7 +202,8 @@ fn events(tools: &Tools, report: &mut Report) {
 fn human_active_tag(tools: &Tools, report: &mut Report) {
     let silencing = tools.nudge.as_ref().and_then(|nudge| nudge.human_active_tag.as_deref());
     for tag in tools.tags.iter().filter(|tag| Some(tag.tag.as_str()) == silencing) {
-        let reason = format!("is the tag of `{}` in tags; the agent could remove the tag that silences it", tag.id);
+        let reason =
+            format!("is the tag of `{}` in tags; the agent could remove the tag that silences it", tag.id);
         report.fault("nudge.humanActiveTag", reason);
     }
 }
@@ -183,10 +212,14 @@ fn human_active_tag(tools: &Tools, report: &mut Report) {
 fn window_closing(tools: &Tools, report: &mut Report) {
     let Some(closing) = &tools.window_closing else { return };
     if let Some(flow) = flow_named(tools, &closing.flow_ns) {
-        report.fault("windowClosing.flowNs", format!("is the flowNs of flow `{}`; it needs its own", flow.id));
+        report
+            .fault("windowClosing.flowNs", format!("is the flowNs of flow `{}`; it needs its own", flow.id));
     }
     for event in tools.events.iter().filter(|event| event.flow_ns == closing.flow_ns) {
-        report.fault("windowClosing.flowNs", format!("is the flowNs of event `{}`; it needs its own", event.id));
+        report.fault(
+            "windowClosing.flowNs",
+            format!("is the flowNs of event `{}`; it needs its own", event.id),
+        );
     }
 }
 

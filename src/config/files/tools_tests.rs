@@ -40,7 +40,9 @@ fn refused(file: Value, words: &[&str]) {
 /// TOOL-1, TOOL-5: an absent list is empty; events and the window-closing flow alone offer nothing.
 #[test]
 fn empty_lists_offer_no_tool() {
-    for file in [json!({}), json!({ "flows": [], "readable": {} }), json!({ "windowClosing": { "flowNs": "c" } })] {
+    for file in
+        [json!({}), json!({ "flows": [], "readable": {} }), json!({ "windowClosing": { "flowNs": "c" } })]
+    {
         assert!(!tools(file).tenant().tools.unwrap().offers_any());
     }
     let tag = json!([{ "id": "a", "tag": "t", "description": "d" }]);
@@ -60,7 +62,11 @@ fn ids_and_descriptions_follow_their_rules_in_every_list() {
     let places = ["flows.0", "tags.0", "fields.0", "notes.0", "readable.tags.0"];
     for place in places {
         assert_refused(&format!("tools.{place}.id"), json!("Upper Case"), &[&format!("  {place}.id: ")]);
-        assert_refused(&format!("tools.{place}.description"), json!(""), &[&format!("  {place}.description: ")]);
+        assert_refused(
+            &format!("tools.{place}.description"),
+            json!(""),
+            &[&format!("  {place}.description: ")],
+        );
     }
     assert_refused("tools.nudge.delays.0.id", json!("-x"), &["nudge.delays.0.id"]);
     assert_refused("tools.events.0.id", json!(""), &["events.0.id"]);
@@ -71,7 +77,11 @@ fn ids_and_descriptions_follow_their_rules_in_every_list() {
         ("events.1.id", "lead_ready"),
         ("nudge.delays.1.id", "in_three_hours"),
     ] {
-        assert_refused(&format!("tools.{place}"), json!(other), &["occurs more than once", &format!("`{other}`")]);
+        assert_refused(
+            &format!("tools.{place}"),
+            json!(other),
+            &["occurs more than once", &format!("`{other}`")],
+        );
     }
 }
 
@@ -114,7 +124,12 @@ fn notes_are_literally_never_rendered() {
     for value in [json!(false), json!("true"), json!(1)] {
         assert_refused("tools.notes.0.neverRendered", value, &["notes.0.neverRendered"]);
     }
-    assert!(Files::demo().remove("tools.notes.0.neverRendered").refusal().contains("notes.0.neverRendered: is missing"));
+    assert!(
+        Files::demo()
+            .remove("tools.notes.0.neverRendered")
+            .refusal()
+            .contains("notes.0.neverRendered: is missing")
+    );
     assert_refused("tools.notes.0.maxLength", json!(501), &["notes.0.maxLength: must be from 1 to 500"]);
     assert_eq!(assert_loads("tools.notes.0.maxLength", json!(500.0)).tools.unwrap().notes[0].max_length, 500);
 }
@@ -123,7 +138,11 @@ fn notes_are_literally_never_rendered() {
 #[test]
 fn a_delay_is_at_most_1380_minutes() {
     assert_refused("tools.nudge.delays.0.minutes", json!(1381), &["nudge.delays.0.minutes", "1380"]);
-    assert_eq!(assert_loads("tools.nudge.delays.0.minutes", json!(1380)).tools.unwrap().nudge.unwrap().delays[0].minutes, 1380);
+    assert_eq!(
+        assert_loads("tools.nudge.delays.0.minutes", json!(1380)).tools.unwrap().nudge.unwrap().delays[0]
+            .minutes,
+        1380
+    );
 }
 
 /// TOOL-20, TOOL-21, TOOL-22
@@ -134,9 +153,18 @@ fn roles_of_flows_follow_their_rules() {
     let open = || json!({ "role": "opening" });
     refused(with(pay(), pay()), &["  flows: at most one flow has the role payment_link; found a, b"]);
     refused(with(open(), open()), &["  flows: at most one flow has the role opening; found a, b"]);
-    refused(with(json!({ "role": "payment_link", "offering": "advanced" }), json!({})), &["flow `a` has a role", "offering"]);
-    refused(with(json!({ "role": "opening", "offering": "advanced" }), json!({})), &["flow `a` has a role", "offering"]);
-    refused(with(json!({ "role": "opening", "repeatable": true }), json!({})), &["flow `a`", "not repeatable"]);
+    refused(
+        with(json!({ "role": "payment_link", "offering": "advanced" }), json!({})),
+        &["flow `a` has a role", "offering"],
+    );
+    refused(
+        with(json!({ "role": "opening", "offering": "advanced" }), json!({})),
+        &["flow `a` has a role", "offering"],
+    );
+    refused(
+        with(json!({ "role": "opening", "repeatable": true }), json!({})),
+        &["flow `a`", "not repeatable"],
+    );
     for role in ["opening", "payment_link"] {
         let tied = json!({ "role": role, "onStage": "offered" });
         refused(with(tied, json!({})), &["flow `a` has a role and so carries no onStage"]);
@@ -154,11 +182,17 @@ fn a_mark_stands_once_and_alone() {
     for mark in ["funnel", "intent"] {
         let values = if mark == "funnel" { funnel()["values"].clone() } else { intent()["values"].clone() };
         let second = field("again", json!({ mark: true, "values": values }));
-        refused(json!({ "fields": [intent(), funnel(), second] }), &[&format!("at most one field is marked {mark}")]);
+        refused(
+            json!({ "fields": [intent(), funnel(), second] }),
+            &[&format!("at most one field is marked {mark}")],
+        );
     }
     let ids = json!(["foundation", "advanced", "weekend-intensive"]);
     let buying = |id: &str| field(id, json!({ "offering": true, "values": ids }));
-    refused(json!({ "fields": [buying("a"), buying("b")] }), &["at most one field is marked offering; found a, b"]);
+    refused(
+        json!({ "fields": [buying("a"), buying("b")] }),
+        &["at most one field is marked offering; found a, b"],
+    );
     for (first, second) in [("funnel", "offering"), ("funnel", "intent"), ("offering", "intent")] {
         let both = field("both", json!({ first: true, second: true }));
         refused(json!({ "fields": [both] }), &[&format!("field `both` is marked {first} and {second}")]);
@@ -173,15 +207,25 @@ fn marked_fields_have_exactly_their_values() {
     let five = json!(["new", "qualifying", "nurturing", "offered", "link_sent"]);
     let stages = "new, qualifying, nurturing, offered, prepared, link_sent";
     assert_refused("tools.fields.1.values", five, &["  fields.1.values: ", stages]);
-    assert_refused("tools.fields.0.values", json!(["prospect", "not_prospect"]), &["fields.0.values", "not_prospect, prospect"]);
+    assert_refused(
+        "tools.fields.0.values",
+        json!(["prospect", "not_prospect"]),
+        &["fields.0.values", "not_prospect, prospect"],
+    );
 }
 
 /// ACC-CFG-11, TOOL-25, FN-CHK-33
 #[test]
 fn what_needs_another_field_names_it() {
     refused(json!({ "fields": [funnel()] }), &["  fields: field `stage`", "not_prospect, prospect"]);
-    refused(json!({ "flows": [flow("hi", json!({ "role": "opening" }))] }), &["  flows: flow `hi`", "intent"]);
-    refused(json!({ "flows": [flow("tied", json!({ "onStage": "offered" }))] }), &["  flows: flow `tied`", "funnel"]);
+    refused(
+        json!({ "flows": [flow("hi", json!({ "role": "opening" }))] }),
+        &["  flows: flow `hi`", "intent"],
+    );
+    refused(
+        json!({ "flows": [flow("tied", json!({ "onStage": "offered" }))] }),
+        &["  flows: flow `tied`", "funnel"],
+    );
     let event = json!([{ "id": "e", "stage": "offered", "flowNs": "c" }]);
     refused(json!({ "events": event }), &["  events: events need a field marked funnel"]);
 }
@@ -190,20 +234,36 @@ fn what_needs_another_field_names_it() {
 #[test]
 fn events_have_a_stage_and_a_flow_of_their_own() {
     assert_refused("tools.events.0.stage", json!("new"), &["events.0.stage"]);
-    assert_refused("tools.events.1.stage", json!("nurturing"), &["at most one event is on the stage nurturing"]);
+    assert_refused(
+        "tools.events.1.stage",
+        json!("nurturing"),
+        &["at most one event is on the stage nurturing"],
+    );
     let of_flow = json!("content00000000000000_900002");
-    assert_refused("tools.events.0.flowNs", of_flow.clone(), &["event `lead_ready`", "flow `foundation_brochure`"]);
+    assert_refused(
+        "tools.events.0.flowNs",
+        of_flow.clone(),
+        &["event `lead_ready`", "flow `foundation_brochure`"],
+    );
     let of_event = json!("content00000000000000_900101");
     assert_refused("tools.events.1.flowNs", of_event, &["lead_ready, link_out"]);
     let shared = Files::demo().set("tools.flows.2.flowNs", of_flow);
-    assert!(shared.warnings()[0].contains("foundation_brochure, advanced_brochure"), "{:?}", shared.warnings());
+    assert!(
+        shared.warnings()[0].contains("foundation_brochure, advanced_brochure"),
+        "{:?}",
+        shared.warnings()
+    );
 }
 
 /// TOOL-27: reported at the readable lists.
 #[test]
 fn readable_ids_are_unique_beside_the_writable_ones() {
     let tag = |id: &str| json!([{ "id": id, "tag": "t", "description": "d" }]);
-    assert_refused("tools.readable.tags", tag("likes_foundation"), &["  readable.tags: ", "`likes_foundation`"]);
+    assert_refused(
+        "tools.readable.tags",
+        tag("likes_foundation"),
+        &["  readable.tags: ", "`likes_foundation`"],
+    );
     let read = |id: &str| json!([{ "id": id, "field": "f", "values": ["x"], "description": "d" }]);
     assert_refused("tools.readable.fields", read("course"), &["  readable.fields: ", "`course`"]);
     assert_loads("tools.readable.fields", read("likes_foundation"));
@@ -212,17 +272,24 @@ fn readable_ids_are_unique_beside_the_writable_ones() {
 /// TOOL-28: the agent cannot remove the tag that silences it; it may read it.
 #[test]
 fn the_silencing_tag_is_not_writable() {
-    assert_refused("tools.nudge.humanActiveTag", json!("likes-foundation"), &["  nudge.humanActiveTag: ", "`likes_foundation`"]);
+    assert_refused(
+        "tools.nudge.humanActiveTag",
+        json!("likes-foundation"),
+        &["  nudge.humanActiveTag: ", "`likes_foundation`"],
+    );
     assert_loads("tools.nudge.humanActiveTag", json!("from-advert"));
 }
 
 /// TOOL-29: two entries may name the same ManyChat tag or field.
 #[test]
 fn entries_may_share_a_tag_or_a_field() {
-    assert_loads("tools.tags", json!([
-        { "id": "a", "tag": "t", "description": "d" },
-        { "id": "b", "tag": "t", "description": "d" },
-    ]));
+    assert_loads(
+        "tools.tags",
+        json!([
+            { "id": "a", "tag": "t", "description": "d" },
+            { "id": "b", "tag": "t", "description": "d" },
+        ]),
+    );
     assert_loads("tools.fields.2.field", json!("preferred_slot"));
 }
 
@@ -232,8 +299,16 @@ fn the_window_closing_flow_is_its_own() {
     let named = |flow_ns: &str| json!({ "flowNs": flow_ns });
     let tenant = assert_loads("tools.windowClosing", named("content_last"));
     assert_eq!(tenant.tools.unwrap().window_closing.unwrap().flow_ns, "content_last");
-    assert_refused("tools.windowClosing", named("content00000000000000_900002"), &["windowClosing.flowNs", "`foundation_brochure`"]);
-    assert_refused("tools.windowClosing", named("content00000000000000_900101"), &["windowClosing.flowNs", "`lead_ready`"]);
+    assert_refused(
+        "tools.windowClosing",
+        named("content00000000000000_900002"),
+        &["windowClosing.flowNs", "`foundation_brochure`"],
+    );
+    assert_refused(
+        "tools.windowClosing",
+        named("content00000000000000_900101"),
+        &["windowClosing.flowNs", "`lead_ready`"],
+    );
     let mut files = Files::demo().set("tools.windowClosing", named("content_reply"));
     files.reserved.reply_flow_ns = Some("content_reply".to_owned());
     assert!(files.refusal().contains("MANYCHAT_REPLY_FLOW_NS"));
@@ -271,7 +346,8 @@ fn collisions_with_the_delivery_are_listed_together() {
 fn collisions_need_the_exact_value_of_a_set_variable() {
     let event = Files::demo().set("tools.events.0.flowNs", json!("content_reply"));
     event.tenant();
-    let reply = |flow_ns: &str| ReservedNames { reply_flow_ns: Some(flow_ns.to_owned()), ..ReservedNames::default() };
+    let reply =
+        |flow_ns: &str| ReservedNames { reply_flow_ns: Some(flow_ns.to_owned()), ..ReservedNames::default() };
     let colliding = Files { reserved: reply("content_reply"), ..event.clone() };
     assert!(colliding.refusal().contains("event `lead_ready`"));
     Files { reserved: reply("Content_reply"), ..event }.tenant();
@@ -299,7 +375,11 @@ fn a_note_has_a_field_of_its_own() {
 #[test]
 fn the_offering_field_lists_exactly_the_catalog() {
     let all = "foundation, advanced, weekend-intensive";
-    assert_refused("tools.fields.4.values", json!(["foundation", "advanced"]), &["field `course`", all, "missing: weekend-intensive"]);
+    assert_refused(
+        "tools.fields.4.values",
+        json!(["foundation", "advanced"]),
+        &["field `course`", all, "missing: weekend-intensive"],
+    );
     let extra = json!(["foundation", "advanced", "weekend-intensive", "evening"]);
     assert_refused("tools.fields.4.values", extra, &[all, "not in the catalog: evening"]);
     assert_loads("tools.fields.4.values", json!(["weekend-intensive", "foundation", "advanced"]));
@@ -312,10 +392,16 @@ fn a_flow_belongs_to_an_offering_of_the_catalog() {
         .set("tools.flows.1.offering", json!("evening"))
         .set("tools.fields.4.values", json!(["foundation"]));
     let message = files.refusal();
-    assert!(message.contains("field `course`") && message.contains("flow `foundation_brochure`: `evening`"), "{message}");
+    assert!(
+        message.contains("field `course`") && message.contains("flow `foundation_brochure`: `evening`"),
+        "{message}"
+    );
     let unmarked = Files::demo().set("tools.fields.4.offering", json!(false)).refusal();
     for id in ["foundation_brochure", "advanced_brochure", "intensive_brochure"] {
-        assert!(unmarked.contains(&format!("flow `{id}` has an offering, which needs a field marked offering")), "{unmarked}");
+        assert!(
+            unmarked.contains(&format!("flow `{id}` has an offering, which needs a field marked offering")),
+            "{unmarked}"
+        );
     }
 }
 
