@@ -1,0 +1,130 @@
+//! A service that is killed: each test runs itself again as the service, in a process that can be killed.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use super::super::home::sweep;
+use super::super::{EmbeddedError, EmbeddedOptions, EmbeddedServer};
+use super::support::{TempDir, connect, state_of, value, wait_until};
+use super::{options, start};
+
+/// Tells the copy of a test that it is the service, and where.
+const ROLE: &str = "EMBEDDED_TEST_DIRECTORY";
+const REPORT: &str = "service runs with ";
+
+/// A copy of this test program that runs one test in the role of the service.
+struct Service {
+    process: Child,
+    /// The server's process and connection string.
+    server: u32,
+    url: String,
+}
+
+impl Service {
+    fn launch(test: &str, directory: &Path) -> Self {
+        let mut process = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", &format!("store::embedded::tests::killed::{test}"), "--nocapture"])
+            .env(ROLE, directory)
+            .env("TMPDIR", directory)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let report = lines
+            .map(Result::unwrap)
+            .find_map(|line| line.split_once(REPORT).map(|(_, report)| report.to_owned()));
+        let report = report.expect("the service reports its server");
+        let (server, url) = report.split_once(' ').unwrap();
+        Self { server: server.parse().unwrap(), url: url.to_owned(), process }
+    }
+
+    /// What the copy does: run the server until it is killed.
+    fn serve(options: EmbeddedOptions) -> ! {
+        let server = EmbeddedServer::start(options).unwrap();
+        println!("\n{REPORT}{} {}", server.pid(), server.url());
+        loop {
+            std::thread::park();
+        }
+    }
+
+    fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// ACC-EMB-2, EMB-4, EMB-5: while it lives, the directory is its own; when it is killed, its server ends by itself and
+/// the data is there for the next.
+#[tokio::test]
+async fn a_killed_service_leaves_no_server_and_all_data() {
+    if let Some(directory) = std::env::var_os(ROLE) {
+        Service::serve(options(Path::new(&directory)));
+    }
+    let home = TempDir::new("killed");
+    let mut service = Service::launch("a_killed_service_leaves_no_server_and_all_data", home.path());
+    let client = connect(&service.url.parse().unwrap()).await;
+    client.batch_execute("create table notes (text text); insert into notes values ('kept')").await.unwrap();
+    let error = start(options(home.path())).await.unwrap_err();
+    let holder = service.process.id().to_string();
+    assert!(matches!(&error, EmbeddedError::InUse { holder: pid, .. } if *pid == holder), "{error}");
+
+    service.kill();
+    // At once: the old server may still be on its way out.
+    let server = start(options(home.path())).await.unwrap();
+    let client = connect(&server.config()).await;
+    assert_eq!(value::<String>(&client, "select text from notes").await, "kept");
+    assert!(matches!(state_of(service.server), None | Some('Z')), "the old server has ended");
+}
+
+/// ACC-EMB-2, EMB-5: what a killed service with a temporary database left is removed by the next start; what a live
+/// one uses is not, nor anything that only looks similar.
+#[tokio::test]
+async fn a_directory_left_by_a_killed_service_is_cleaned() {
+    if std::env::var_os(ROLE).is_some() {
+        Service::serve(EmbeddedOptions { durable: true, ..EmbeddedOptions::temporary() });
+    }
+    let home = TempDir::new("left");
+    let test = "a_directory_left_by_a_killed_service_is_cleaned";
+    let mut killed = Service::launch(test, home.path());
+    let live = Service::launch(test, home.path());
+    let similar = home.path().join("agent-postgres-backup");
+    fs::create_dir(&similar).unwrap();
+    fs::write(similar.with_extension("lock"), "").unwrap();
+    let scratch = |service: &Service| {
+        let config: tokio_postgres::Config = service.url.parse().unwrap();
+        let [tokio_postgres::config::Host::Unix(sockets)] = config.get_hosts() else { panic!("{config:?}") };
+        sockets.parent().unwrap().to_owned()
+    };
+    let (left, used) = (scratch(&killed), scratch(&live));
+    killed.kill();
+    assert!(left.exists() && left.with_extension("lock").exists(), "nobody was there to remove it");
+
+    sweep(home.path());
+    assert!(!left.exists() && !left.with_extension("lock").exists());
+    assert!(used.exists() && similar.exists());
+    assert!(matches!(state_of(killed.server), None | Some('Z')));
+    connect(&live.url.parse().unwrap()).await;
+}
+
+/// EMB-5: a service that ends through a signal without clean-up, as from Ctrl-C, leaves no server either.
+#[tokio::test]
+async fn an_interrupted_service_leaves_no_server() {
+    if let Some(directory) = std::env::var_os(ROLE) {
+        Service::serve(options(Path::new(&directory)));
+    }
+    let home = TempDir::new("interrupted");
+    let mut service = Service::launch("an_interrupted_service_leaves_no_server", home.path());
+    let interrupt = Command::new("kill").arg("-INT").arg(service.process.id().to_string()).status().unwrap();
+    assert!(interrupt.success());
+    service.process.wait().unwrap();
+    wait_until("the end of the server", || matches!(state_of(service.server), None | Some('Z')));
+}
