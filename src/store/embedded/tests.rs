@@ -22,15 +22,19 @@ async fn start(options: EmbeddedOptions) -> Result<EmbeddedServer, EmbeddedError
     tokio::task::spawn_blocking(move || EmbeddedServer::start(options)).await.unwrap()
 }
 
-/// ACC-EMB-1, EMB-1, EMB-5; and a failed start in between holds nothing.
+/// ACC-EMB-1, EMB-1, EMB-4, EMB-5: data stays over restarts; meanwhile a second server on the directory is refused and
+/// told who holds it; a start that fails in between holds nothing.
 #[tokio::test]
-async fn a_directory_keeps_its_data_over_restarts() {
+async fn a_directory_keeps_its_data_for_one_server_at_a_time() {
     let home = TempDir::new("kept");
     let directory = home.path().join("data/dev");
     let server = start(options(&directory)).await.unwrap();
     let client = connect(&server.config()).await;
     client.batch_execute("create table notes (text text); insert into notes values ('kept')").await.unwrap();
     drop(client);
+    let error = start(options(&directory)).await.unwrap_err().to_string();
+    let expected = format!("in use by process {}: stop it, or set DATABASE_URL", std::process::id());
+    assert!(error.contains(&expected), "{error}");
     server.stop();
 
     let broken = options(&directory).with_setting("no_such_setting", "1");
@@ -39,13 +43,89 @@ async fn a_directory_keeps_its_data_over_restarts() {
     assert!(!error.contains('\n'), "one line (CLI-5): {error}");
 
     let server = start(options(&directory)).await.unwrap();
-    let client = connect(&server.url().parse().unwrap()).await;
+    let client = connect(&server.config()).await;
     assert_eq!(value::<String>(&client, "select text from notes").await, "kept");
     let version: i32 = value(&client, "select current_setting('server_version_num')::int / 10000").await;
     assert!(
         directory.join(version.to_string()).join("PG_VERSION").is_file(),
         "named after the major version"
     );
+}
+
+/// EMB-5: open to its owner only and to no network, whatever the settings say; durable as asked; reached through a
+/// connection string with characters that have a meaning in it.
+#[tokio::test]
+async fn the_server_is_private_to_its_owner_and_off_the_network() {
+    let home = TempDir::new("private");
+    let directory = home.path().join("a b&c=d#%?é,\"");
+    let wanted = EmbeddedOptions::directory(&directory).with_setting("listen_addresses", "*");
+    let server = start(wanted).await.unwrap();
+    let client = connect(&server.url().parse().unwrap()).await;
+    assert_eq!(value::<String>(&client, "show listen_addresses").await, "");
+    assert_eq!(value::<String>(&client, "show fsync").await, "on");
+    assert_eq!(value::<String>(&client, "show lc_collate").await, "C");
+    assert_eq!(value::<String>(&client, "show server_encoding").await, "UTF8");
+    assert_eq!(
+        value::<String>(&client, "select current_user || ' in ' || current_database()").await,
+        "app in agent"
+    );
+    let cluster = PathBuf::from(value::<String>(&client, "show data_directory").await);
+    let lock = directory.join("agent.lock");
+    for path in [&directory, &cluster, &server.sockets, &cluster.join("server.log"), &lock] {
+        // Another user who runs the server has to pass through the directory, without looking.
+        let allowed = if *path == directory { 0o711 } else { 0o700 };
+        let mode = fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode & !allowed, 0, "{} has mode {mode:o}", path.display());
+    }
+}
+
+/// The kernel watches the thread that starts the child: it must not be the caller's. Ctrl-C goes to the whole
+/// foreground group: the server must not be in it.
+#[tokio::test]
+async fn the_server_is_detached_from_the_thread_and_the_group_that_started_it() {
+    let home = TempDir::new("thread");
+    let wanted = options(home.path());
+    let server = std::thread::spawn(move || EmbeddedServer::start(wanted)).join().unwrap().unwrap();
+    let client = connect(&server.config()).await;
+    // A shutdown that the thread's end had caused would cut this statement.
+    value::<String>(&client, "select pg_sleep(0.3)::text").await;
+
+    let status = fs::read_to_string(format!("/proc/{}/stat", server.pid())).unwrap();
+    let group = status.rsplit(") ").next().unwrap().split(' ').nth(2).unwrap().to_owned();
+    assert_eq!(group, server.pid().to_string());
+}
+
+/// A killed server that nobody has reaped yet, and a pid file with the number of a stranger: neither stops a start. A
+/// server that somebody runs by hand does, and is left alone.
+#[tokio::test]
+async fn dead_leftovers_do_not_stop_a_start_but_a_live_server_does() {
+    let home = TempDir::new("zombie");
+    let base = home.path().to_owned();
+    let (mut by_hand, config) = tokio::task::spawn_blocking(move || {
+        let programs = ServerBinaries::find(&base).unwrap();
+        let (home, run_as) = support::prepared(&programs, &base);
+        let mut first = Postmaster::start(&programs, run_as, &home, &[]).unwrap();
+        let pid = first.pid();
+        assert!(Command::new("kill").arg("-9").arg(pid.to_string()).status().unwrap().success());
+        support::wait_until("a zombie", || support::state_of(pid) == Some('Z'));
+        let mut second = Postmaster::start(&programs, run_as, &home, &[]).unwrap();
+        assert_eq!(support::state_of(pid), Some('Z'), "still not reaped");
+        second.stop();
+        first.stop();
+
+        let stranger = format!("{}\n{}\n", std::process::id(), home.cluster.display());
+        fs::write(home.cluster.join("postmaster.pid"), stranger).unwrap();
+        let third = Postmaster::start(&programs, run_as, &home, &[]).unwrap();
+        // Our hold on the directory ends here, the server goes on.
+        (third, config_for(&home.sockets, "postgres"))
+    })
+    .await
+    .unwrap();
+
+    let error = start(options(home.path())).await.unwrap_err().to_string();
+    assert!(error.contains(&format!("in use by process {}", by_hand.pid())), "{error}");
+    connect(&config).await;
+    by_hand.stop();
 }
 
 /// EMB-1, EMB-4, EMB-5: two at once have each their own, and nothing of them stays.
@@ -66,36 +146,6 @@ async fn temporary_servers_are_separate_and_gone_when_they_stop() {
         assert!(!directory.exists() && !directory.with_extension("lock").exists(), "{}", directory.display());
     }
     assert!(pids.iter().all(|pid| !Path::new(&format!("/proc/{pid}")).exists()));
-}
-
-/// EMB-5, and durability as asked for.
-#[tokio::test]
-async fn the_server_is_private_to_its_owner_and_off_the_network() {
-    let home = TempDir::new("private");
-    let server = start(EmbeddedOptions::directory(home.path().join("pg"))).await.unwrap();
-    let client = connect(&server.config()).await;
-    assert_eq!(value::<String>(&client, "show listen_addresses").await, "");
-    assert_eq!(value::<String>(&client, "show fsync").await, "on");
-    let cluster: String = value(&client, "show data_directory").await;
-    let lock = home.path().join("pg/agent.lock");
-    for path in [Path::new(&cluster), &server.sockets, &Path::new(&cluster).join("server.log"), &lock] {
-        let mode = fs::metadata(path).unwrap().permissions().mode();
-        assert_eq!(mode & 0o077, 0, "{} has mode {mode:o}", path.display());
-    }
-    assert_eq!(value::<String>(&client, "show lc_collate").await, "C");
-    assert_eq!(value::<String>(&client, "show server_encoding").await, "UTF8");
-}
-
-/// EMB-4: the second one is told who holds the directory; a third start after the first has ended works.
-#[tokio::test]
-async fn a_second_server_on_a_directory_is_refused() {
-    let home = TempDir::new("second");
-    let first = start(options(home.path())).await.unwrap();
-    let error = start(options(home.path())).await.unwrap_err().to_string();
-    let expected = format!("in use by process {}: stop it, or set DATABASE_URL", std::process::id());
-    assert!(error.contains(&expected), "{error}");
-    first.stop();
-    start(options(home.path())).await.unwrap();
 }
 
 /// A first start of two at the same time: one makes the cluster, the other is refused, nothing is half made.
@@ -123,37 +173,6 @@ async fn a_deep_directory_works() {
     assert!(directory.exists());
 }
 
-/// An address with characters that a connection string gives a meaning.
-#[tokio::test]
-async fn the_connection_string_is_encoded() {
-    let home = TempDir::new("odd");
-    let server = start(options(&home.path().join("a b&c=d#%?é"))).await.unwrap();
-    let client = connect(&server.url().parse().unwrap()).await;
-    assert_eq!(value::<String>(&client, "select current_database()::text").await, DATABASE);
-    assert_eq!(value::<String>(&client, "select current_user::text").await, "app");
-}
-
-/// The kernel watches the thread that starts the child: it must not be the caller's.
-#[tokio::test]
-async fn the_server_outlives_the_thread_that_asked_for_it() {
-    let home = TempDir::new("thread");
-    let wanted = options(home.path());
-    let server = std::thread::spawn(move || EmbeddedServer::start(wanted)).join().unwrap().unwrap();
-    let client = connect(&server.config()).await;
-    // A shutdown that the thread's end had caused would cut this statement.
-    value::<String>(&client, "select pg_sleep(0.3)::text").await;
-}
-
-/// Ctrl-C goes to the whole foreground group; the server must not be in it.
-#[tokio::test]
-async fn the_server_has_a_process_group_of_its_own() {
-    let home = TempDir::new("group");
-    let server = start(options(home.path())).await.unwrap();
-    let status = fs::read_to_string(format!("/proc/{}/stat", server.pid())).unwrap();
-    let group = status.rsplit(") ").next().unwrap().split(' ').nth(2).unwrap().to_owned();
-    assert_eq!(group, server.pid().to_string());
-}
-
 /// As root both ways of running the server, otherwise the one there is; and the owner of the files decides later.
 #[tokio::test]
 async fn every_way_to_run_as_another_user_works() {
@@ -176,52 +195,6 @@ async fn every_way_to_run_as_another_user_works() {
         let server = start(options(base.path())).await.unwrap();
         connect(&server.config()).await;
     }
-}
-
-/// A killed server that nobody has reaped yet, and a pid file with the number of a stranger: neither stops a start.
-#[tokio::test]
-async fn leftovers_of_a_dead_server_do_not_stop_the_next() {
-    let home = TempDir::new("zombie");
-    let base = home.path().to_owned();
-    tokio::task::spawn_blocking(move || {
-        let programs = ServerBinaries::find(&base).unwrap();
-        let (home, run_as) = support::prepared(&programs, &base);
-        let mut first = Postmaster::start(&programs, run_as, &home, &[]).unwrap();
-        let pid = first.pid();
-        assert!(Command::new("kill").arg("-9").arg(pid.to_string()).status().unwrap().success());
-        support::wait_until("a zombie", || support::state_of(pid) == Some('Z'));
-        let mut second = Postmaster::start(&programs, run_as, &home, &[]).unwrap();
-        assert_eq!(support::state_of(pid), Some('Z'), "still not reaped");
-        second.stop();
-        first.stop();
-
-        let stranger = format!("{}\n{}\n", std::process::id(), home.cluster.display());
-        fs::write(home.cluster.join("postmaster.pid"), stranger).unwrap();
-        Postmaster::start(&programs, run_as, &home, &[]).unwrap().stop();
-    })
-    .await
-    .unwrap();
-}
-
-/// A server that somebody runs by hand in our directory is not ours to stop.
-#[tokio::test]
-async fn a_server_run_by_hand_is_left_alone() {
-    let home = TempDir::new("hand");
-    let base = home.path().to_owned();
-    let (mut by_hand, config) = tokio::task::spawn_blocking(move || {
-        let programs = ServerBinaries::find(&base).unwrap();
-        let (home, run_as) = support::prepared(&programs, &base);
-        let server = Postmaster::start(&programs, run_as, &home, &[]).unwrap();
-        let config = config_for(&home.sockets, "postgres");
-        (server, config)
-        // Our hold on the directory ends here, the server goes on.
-    })
-    .await
-    .unwrap();
-    let error = start(options(home.path())).await.unwrap_err().to_string();
-    assert!(error.contains(&format!("in use by process {}", by_hand.pid())), "{error}");
-    connect(&config).await;
-    by_hand.stop();
 }
 
 /// EMB-2: each test has a database of its own, with the schema and without rows; one that is dropped is gone.

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use super::super::home::sweep;
+use super::super::home::{Home, sweep};
 use super::super::{EmbeddedError, EmbeddedOptions, EmbeddedServer};
 use super::support::{TempDir, connect, state_of, value, wait_until};
 use super::{options, start};
@@ -62,15 +62,16 @@ impl Drop for Service {
     }
 }
 
-/// ACC-EMB-2, EMB-4, EMB-5: while it lives, the directory is its own; when it is killed, its server ends by itself and
-/// the data is there for the next.
+/// ACC-EMB-2, EMB-4, EMB-5: while it lives, the directory is its own; when it is killed or interrupted, its server ends
+/// by itself and the data is there for the next.
 #[tokio::test]
 async fn a_killed_service_leaves_no_server_and_all_data() {
     if let Some(directory) = std::env::var_os(ROLE) {
         Service::serve(options(Path::new(&directory)));
     }
     let home = TempDir::new("killed");
-    let mut service = Service::launch("a_killed_service_leaves_no_server_and_all_data", home.path());
+    let test = "a_killed_service_leaves_no_server_and_all_data";
+    let mut service = Service::launch(test, home.path());
     let client = connect(&service.url.parse().unwrap()).await;
     client.batch_execute("create table notes (text text); insert into notes values ('kept')").await.unwrap();
     let error = start(options(home.path())).await.unwrap_err();
@@ -83,6 +84,14 @@ async fn a_killed_service_leaves_no_server_and_all_data() {
     let client = connect(&server.config()).await;
     assert_eq!(value::<String>(&client, "select text from notes").await, "kept");
     assert!(matches!(state_of(service.server), None | Some('Z')), "the old server has ended");
+    server.stop();
+
+    // As from Ctrl-C, without a handler.
+    let mut service = Service::launch(test, home.path());
+    let interrupt = Command::new("kill").arg("-INT").arg(service.process.id().to_string()).status().unwrap();
+    assert!(interrupt.success());
+    service.process.wait().unwrap();
+    wait_until("the end of the server", || matches!(state_of(service.server), None | Some('Z')));
 }
 
 /// ACC-EMB-2, EMB-5: what a killed service with a temporary database left is removed by the next start; what a live
@@ -93,38 +102,21 @@ async fn a_directory_left_by_a_killed_service_is_cleaned() {
         Service::serve(EmbeddedOptions { durable: true, ..EmbeddedOptions::temporary() });
     }
     let home = TempDir::new("left");
-    let test = "a_directory_left_by_a_killed_service_is_cleaned";
-    let mut killed = Service::launch(test, home.path());
-    let live = Service::launch(test, home.path());
+    let mut killed = Service::launch("a_directory_left_by_a_killed_service_is_cleaned", home.path());
+    let config: tokio_postgres::Config = killed.url.parse().unwrap();
+    let [tokio_postgres::config::Host::Unix(sockets)] = config.get_hosts() else { panic!("{config:?}") };
+    let left = sockets.parent().unwrap().to_owned();
+    let live = Home::temporary_in(home.path()).unwrap();
     let similar = home.path().join("agent-postgres-backup");
     fs::create_dir(&similar).unwrap();
     fs::write(similar.with_extension("lock"), "").unwrap();
-    let scratch = |service: &Service| {
-        let config: tokio_postgres::Config = service.url.parse().unwrap();
-        let [tokio_postgres::config::Host::Unix(sockets)] = config.get_hosts() else { panic!("{config:?}") };
-        sockets.parent().unwrap().to_owned()
-    };
-    let (left, used) = (scratch(&killed), scratch(&live));
+    sweep(home.path());
+    assert!(left.exists(), "its service lives");
+
     killed.kill();
     assert!(left.exists() && left.with_extension("lock").exists(), "nobody was there to remove it");
-
     sweep(home.path());
     assert!(!left.exists() && !left.with_extension("lock").exists());
-    assert!(used.exists() && similar.exists());
+    assert!(live.cluster.parent().unwrap().exists() && similar.exists());
     assert!(matches!(state_of(killed.server), None | Some('Z')));
-    connect(&live.url.parse().unwrap()).await;
-}
-
-/// EMB-5: a service that ends through a signal without clean-up, as from Ctrl-C, leaves no server either.
-#[tokio::test]
-async fn an_interrupted_service_leaves_no_server() {
-    if let Some(directory) = std::env::var_os(ROLE) {
-        Service::serve(options(Path::new(&directory)));
-    }
-    let home = TempDir::new("interrupted");
-    let mut service = Service::launch("an_interrupted_service_leaves_no_server", home.path());
-    let interrupt = Command::new("kill").arg("-INT").arg(service.process.id().to_string()).status().unwrap();
-    assert!(interrupt.success());
-    service.process.wait().unwrap();
-    wait_until("the end of the server", || matches!(state_of(service.server), None | Some('Z')));
 }
