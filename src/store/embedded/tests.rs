@@ -63,7 +63,8 @@ async fn the_server_is_private_to_its_owner_and_off_the_network() {
     let client = connect(&server.url().parse().unwrap()).await;
     assert_eq!(value::<String>(&client, "show listen_addresses").await, "");
     assert_eq!(value::<String>(&client, "show fsync").await, "on");
-    assert_eq!(value::<String>(&client, "show lc_collate").await, "C");
+    let collation = "select datcollate from pg_database where datname = current_database()";
+    assert_eq!(value::<String>(&client, collation).await, "C");
     assert_eq!(value::<String>(&client, "show server_encoding").await, "UTF8");
     assert_eq!(
         value::<String>(&client, "select current_user || ' in ' || current_database()").await,

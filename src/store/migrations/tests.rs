@@ -17,10 +17,14 @@ async fn empty() -> (TestDatabase, Client) {
     (database, client)
 }
 
+/// What the migrations make of an empty database.
 async fn fresh_schema() -> BTreeSet<String> {
-    let (_database, mut client) = empty().await;
-    migrate(&mut client).await.unwrap();
-    snapshot::of(&client).await
+    static FRESH: tokio::sync::OnceCell<BTreeSet<String>> = tokio::sync::OnceCell::const_new();
+    let look = || async {
+        let database = TestServer::database().unwrap();
+        snapshot::of(&database.connect().await.unwrap()).await
+    };
+    FRESH.get_or_init(look).await.clone()
 }
 
 async fn recorded(client: &Client) -> BTreeSet<String> {

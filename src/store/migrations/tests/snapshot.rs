@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use tokio_postgres::Client;
 
-/// Columns with type, nullability and default; indexes; constraints. The order of columns does not count.
+/// Columns with type, nullability and default; indexes; constraints (`not null` stands with its column, also on servers
+/// that name it as a constraint). The order of columns does not count.
 pub(super) async fn of(client: &Client) -> BTreeSet<String> {
     let rows = client
         .query(
@@ -22,7 +23,7 @@ pub(super) async fn of(client: &Client) -> BTreeSet<String> {
              select indexdef from pg_indexes where schemaname = current_schema()
              union all
              select format('constraint %s on %s %s', conname, conrelid::regclass, pg_get_constraintdef(oid))
-             from pg_constraint where connamespace = current_schema()::regnamespace",
+             from pg_constraint where connamespace = current_schema()::regnamespace and contype <> 'n'",
             &[],
         )
         .await
