@@ -221,3 +221,20 @@ async fn test_databases_are_migrated_and_separate() {
         .get(0);
     assert_eq!(left, 0);
 }
+
+/// Only the database changes, whatever form the address of a shared server has.
+#[test]
+fn a_test_database_has_the_address_of_its_server() {
+    let cases = [
+        (
+            "postgresql://app@/agent?host=%2Ftmp%2Fs&port=5432",
+            "postgresql://app@/mine?host=%2Ftmp%2Fs&port=5432",
+        ),
+        ("postgres://user:pass@db.example:5433/app", "postgres://user:pass@db.example:5433/mine"),
+        ("postgres://db.example", "postgres://db.example/mine"),
+        ("postgres://db.example?connect_timeout=3", "postgres://db.example/mine?connect_timeout=3"),
+    ];
+    for (server, expected) in cases {
+        assert_eq!(testing::with_database(server, "mine"), expected);
+    }
+}
