@@ -101,10 +101,7 @@ impl<'text> Walker<'text> {
                 self.drop_escape(range.start);
                 self.leaf(range);
             }
-            Event::Code(_) => {
-                self.leaf(range.clone());
-                self.code(range);
-            }
+            Event::Code(_) => self.code(range),
             Event::HardBreak => {
                 // A backslash before the line break is a mark; the break itself stays as written.
                 if self.slice(range.clone()).starts_with('\\') {
@@ -263,12 +260,15 @@ impl<'text> Walker<'text> {
 
     /// Code in a line: kept with its backticks, or without them on a plain channel.
     fn code(&mut self, range: Range<usize>) {
-        if self.marks == MarkStyle::Plain {
-            let text = self.slice(range.clone());
-            let ticks = text.len() - text.trim_start_matches('`').len();
-            self.edits.remove(range.start..range.start + ticks);
-            self.edits.remove(range.end - ticks..range.end);
+        if self.marks == MarkStyle::Whatsapp {
+            return self.leaf(range);
         }
+        self.note_child(&range);
+        self.covered = range.end;
+        let text = self.slice(range.clone());
+        let ticks = text.len() - text.trim_start_matches('`').len();
+        self.edits.remove(range.start..range.start + ticks);
+        self.edits.remove(range.end - ticks..range.end);
     }
 
     /// A block of code: kept with its fences; the name of its language is dropped. A plain channel gets the
@@ -308,13 +308,14 @@ impl<'text> Walker<'text> {
         if text.trim().len() <= 1 {
             return;
         }
-        let line_start = self.slice(0..range.start).rfind('\n').map_or(0, |at| at + 1);
-        if self.slice(line_start..range.start).chars().all(|ch| matches!(ch, ' ' | '\t')) {
+        let marker = range.end - text.trim_start().len();
+        let line_start = self.slice(0..marker).rfind('\n').map_or(0, |at| at + 1);
+        if self.slice(line_start..marker).chars().all(|ch| matches!(ch, ' ' | '\t')) {
             let lists = self.frames.iter().filter(|frame| matches!(frame.kind, Kind::List)).count();
-            self.edits.replace(line_start..range.start, "  ".repeat(lists.saturating_sub(1)));
+            self.edits.replace(line_start..marker, "  ".repeat(lists.saturating_sub(1)));
         }
-        if text.starts_with('*') {
-            self.edits.replace(range.start..range.start + 1, "-".to_owned());
+        if self.slice(marker..range.end).starts_with('*') {
+            self.edits.replace(marker..marker + 1, "-".to_owned());
         }
     }
 
