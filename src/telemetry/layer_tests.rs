@@ -315,22 +315,3 @@ proptest! {
         }
     }
 }
-
-/// Not a test: `cargo test --release -- --ignored --nocapture cost_of_a_line`.
-#[test]
-#[ignore = "a measurement"]
-fn cost_of_a_line() {
-    let subscriber = subscriber(LogLevel::Info, &["sk-live-abcdef".to_owned()], io::sink()).unwrap();
-    let id = crate::domain::ConversationId::fresh();
-    with_default(subscriber, || {
-        for (name, err) in
-            [("plain", "timed out"), ("dirty", "call +34 600 111 222, ana@a.example, sk-live-abcdef")]
-        {
-            let start = std::time::Instant::now();
-            for _ in 0..100_000 {
-                tracing::info!(conversation = %id, outcome = "answered_inline", binding = "bound", escalated = false, err, "turn complete");
-            }
-            println!("{name}: {:?} a line", start.elapsed() / 100_000);
-        }
-    });
-}
