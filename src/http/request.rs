@@ -270,7 +270,8 @@ fn subscriber(field: &'static str, raw: Option<&RawValue>) -> Result<SubscriberI
     } else {
         return Err(wrong);
     };
-    SubscriberId::new(&id).ok_or(BadBody::NoSubscriber)
+    let id = id.replace('\0', "");
+    SubscriberId::new(&id).filter(|_| !trim(&id).is_empty()).ok_or(BadBody::NoSubscriber)
 }
 
 fn required_text(field: &'static str, raw: Option<&RawValue>) -> Result<String, BadBody> {

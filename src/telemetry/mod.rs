@@ -64,13 +64,13 @@ pub fn init(level: LogLevel, secrets: Vec<String>) -> Result<(), TelemetryError>
 ///
 /// # Errors
 /// When the secrets cannot be searched for.
-pub fn subscriber<W>(
+pub fn subscriber<Sink>(
     level: LogLevel,
     secrets: &[String],
-    writer: W,
-) -> Result<impl tracing::Subscriber + Send + Sync + use<W>, TelemetryError>
+    writer: Sink,
+) -> Result<impl tracing::Subscriber + Send + Sync + use<Sink>, TelemetryError>
 where
-    W: Write + Send + 'static,
+    Sink: Write + Send + 'static,
 {
     let scrubber = Scrubber::new(secrets).map_err(|_| TelemetryError::Secrets)?;
     Ok(tracing_subscriber::registry().with(JsonLayer::new(level, scrubber, writer)))
