@@ -4,7 +4,7 @@
 //!
 //! How to log from any room:
 //!
-//! ```ignore
+//! ```text
 //! tracing::info!(conversation = %id, outcome = %outcome, escalated, "turn complete");
 //! tracing::error!(err = &error as &dyn std::error::Error, "failed to enqueue deferred reply");
 //! tracing::error!(fatal = true, "no database");                       // level 60

@@ -118,7 +118,9 @@ impl ConversationActor {
     fn perform(&mut self, effect: Effect, ctx: &mut Context<Self>) {
         match effect {
             Effect::Open(tickets) => self.begin(&tickets, ctx),
-            Effect::Reopen => self.open(ctx),
+            // The database has answered before: the request now waits for the lane, and its deadline answers it
+            // silently (LANE-4), so the flight has no share of the deadline to keep to.
+            Effect::Reopen => self.open(None, ctx),
             Effect::WaitForLane => {
                 ctx.run_later(LANE_PAUSE, |actor, ctx| actor.feed(Event::LaneTimerFired, ctx));
             }
@@ -146,12 +148,12 @@ impl ConversationActor {
     /// Takes the turn's messages out of the mailbox and opens it.
     fn begin(&mut self, tickets: &[Ticket], ctx: &mut Context<Self>) {
         self.current = Current::of(self.mailbox.take(tickets));
-        self.open(ctx);
+        self.open(self.current.as_ref().and_then(Current::limit), ctx);
     }
 
-    fn open(&mut self, ctx: &mut Context<Self>) {
+    fn open(&mut self, limit: Option<Duration>, ctx: &mut Context<Self>) {
         let Some(current) = &self.current else { return };
-        let future = self.shared.steps.open(Arc::clone(&current.request), current.limit());
+        let future = self.shared.steps.open(Arc::clone(&current.request), limit);
         self.run(ctx, async move { StepOutcome::Opened(future.await) });
     }
 

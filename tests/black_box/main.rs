@@ -1,0 +1,14 @@
+//! Black-box tests: the built binary over HTTP, with a real Postgres and a database for each test. One test binary,
+//! because linking is slow.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
+
+mod app;
+mod proxy;
+
+mod answers;
+mod commands;
+mod database;
+mod durability;
+mod logs;
+mod operators;
+mod rooms;
