@@ -6,6 +6,7 @@ use std::time::Instant;
 use serde::Serialize;
 
 use super::conversation::Phase;
+use super::manychat::ManyChatReport;
 use crate::domain::ConversationId;
 
 /// What one conversation shows of itself; updated by its actor, read by anybody.
@@ -104,6 +105,8 @@ pub struct ActorsReport {
     pub database_connections_in_use: usize,
     /// Milliseconds since the last confirmed heartbeat was sent; `None` before the first.
     pub heartbeat_age_ms: Option<u64>,
+    /// Calls to ManyChat; `None` when their actor is being replaced.
+    pub manychat: Option<ManyChatReport>,
     /// The busy conversations that have been in their phase longest, at most 100.
     pub oldest_busy: Vec<BusyConversation>,
 }

@@ -12,8 +12,10 @@ use super::confirmer::Confirmer;
 use super::conversation::{Shared, TurnSteps};
 use super::directory::{Directory, Limits};
 use super::heartbeat::Heartbeat;
+use super::manychat::{DatabaseRate, Delivery, ManyChat, Parts};
 use super::observe::ActorsReport;
 use super::supervisor::{Supervisor, SupervisorActor};
+use crate::manychat;
 use crate::store::StoreError;
 use crate::turn::{Snapshots, TurnContext};
 
@@ -28,6 +30,8 @@ pub struct Wiring {
     pub database: Config,
     /// `PROCESS_BEAT_MS`.
     pub beat: Duration,
+    /// How contacts are reached outside a response.
+    pub delivery: Delivery,
     /// Bounds of the directory.
     pub limits: Limits,
     /// Arbiters that conversations are spread over; at least 1.
@@ -41,11 +45,14 @@ pub struct Services {
     pub directory: Arc<Directory>,
     /// The supervisor.
     pub supervisor: Supervisor,
+    /// ManyChat, through the actor that keeps its rate and the order of sends.
+    pub manychat: manychat::Handle,
     /// What turns need, for answers that need no turn.
     pub context: Arc<TurnContext>,
     /// The active configuration.
     pub snapshots: Arc<Snapshots>,
     heartbeat: Arc<Heartbeat>,
+    manychat_actor: ManyChat,
 }
 
 /// The running actors.
@@ -61,26 +68,34 @@ impl System {
     /// # Errors
     /// When the database does not answer the first heartbeat.
     pub fn start(wiring: Wiring, snapshots: Arc<Snapshots>) -> Result<Self, StoreError> {
-        let Wiring { runtime, context, database, beat, limits, arbiters } = wiring;
+        let Wiring { runtime, context, database, beat, delivery, limits, arbiters } = wiring;
         let io = runtime.handle().clone();
         let tenant = context.settings.tenant.clone();
-        let heartbeat = Heartbeat::start(database, context.process, tenant, beat)?;
+        let dead = context.settings.process_dead;
+        let heartbeat = Heartbeat::start(database, context.process, tenant.clone(), beat, dead)?;
         let confirmer = Confirmer::start(context.database.clone(), Arc::clone(&context.clock), &io);
         let arbiters: Vec<Arbiter> =
             (0..arbiters.max(1)).map(|_| Arbiter::with_tokio_rt(move || runtime)).collect();
         // Delivery and supervision have an arbiter of their own: a flood of conversations must not delay them.
         let system_arbiter = Arbiter::with_tokio_rt(move || runtime);
         let steps = Arc::new(TurnSteps { context: Arc::clone(&context), io: io.clone() });
+        let manychat = delivery.handle.clone();
+        let rate = DatabaseRate::new(context.database.clone(), tenant, dead);
+        let place = Some(system_arbiter.handle());
+        let parts = Parts::new(delivery, Arc::new(rate), heartbeat.pulse(), io.clone(), place);
+        let manychat_actor = ManyChat::start(parts);
         let shared = Arc::new(Shared { steps, confirmer: confirmer.clone(), io });
         let directory = Directory::new(arbiters.iter().map(Arbiter::handle).collect(), shared, limits);
-        let supervisor = SupervisorActor::new(Arc::clone(&directory), confirmer);
+        let supervisor = SupervisorActor::new(Arc::clone(&directory), confirmer, manychat.clone());
         let address = SupervisorActor::start_in_arbiter(&system_arbiter.handle(), move |_| supervisor);
         let services = Services {
             directory,
             supervisor: Supervisor::new(address),
+            manychat,
             context,
             snapshots,
             heartbeat: Arc::new(heartbeat),
+            manychat_actor,
         };
         Ok(Self { services, arbiters, system_arbiter })
     }
@@ -95,6 +110,7 @@ impl System {
     /// left over.
     pub async fn stop(self, limit: Duration) -> bool {
         let drained = self.services.supervisor.drain(limit).await;
+        self.services.manychat_actor.stop();
         for arbiter in &self.arbiters {
             arbiter.stop();
         }
@@ -113,6 +129,7 @@ impl Services {
         report.database_connections_in_use = in_use;
         report.heartbeat_age_ms =
             self.heartbeat.age().map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
+        report.manychat = self.manychat_actor.observe().await;
         Some(report)
     }
 }

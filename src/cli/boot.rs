@@ -7,13 +7,13 @@ use anyhow::Context;
 use tokio::runtime::Runtime;
 use tokio_postgres::Config;
 
-use crate::actors::{Limits, System, Wiring};
+use crate::actors::{Delivery, Limits, System, Wiring};
 use crate::config::{self, DatabaseUrl, ReservedNames, Settings, Tenant, Warning};
 use crate::domain::{ProcessId, SystemClock};
 use crate::store::embedded::{EmbeddedOptions, EmbeddedServer};
 use crate::store::{self, Database, PoolLimits, migrations};
 use crate::turn::{Snapshots, TurnContext, TurnSettings};
-use crate::{model, telemetry};
+use crate::{manychat, model, telemetry};
 
 /// A checked configuration.
 pub(super) struct Loaded {
@@ -137,11 +137,20 @@ pub(super) fn start_system(
         process: ProcessId::fresh(),
         settings: TurnSettings::of(settings),
     };
+    let (handle, orders) = manychat::channel();
+    let delivery = Delivery {
+        handle,
+        orders,
+        client: manychat::client(&settings.manychat)?,
+        names: manychat::Names::of(&settings.manychat),
+        reply_gap: settings.manychat.reply_gap,
+    };
     let wiring = Wiring {
         runtime,
         context: Arc::new(context),
         database,
         beat: settings.process_beat,
+        delivery,
         limits: Limits::default(),
         arbiters: cores(),
     };

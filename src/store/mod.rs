@@ -11,6 +11,7 @@ pub mod migrations;
 pub mod open;
 pub mod owed;
 pub mod processes;
+pub mod rate;
 pub mod settle;
 
 pub use error::StoreError;
