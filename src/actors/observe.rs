@@ -58,6 +58,7 @@ impl Face {
 const fn phase_name(phase: Phase) -> &'static str {
     match phase {
         Phase::Idle => "idle",
+        Phase::Gathering => "gathering",
         Phase::Opening => "opening",
         Phase::WaitingForLane => "waiting_for_lane",
         Phase::Deciding => "deciding",

@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 
 use super::body::AnswerBody;
 use super::errors;
+use super::peer::Peer;
 use super::request::{self, BadBody};
 use super::server::Door;
 use crate::actors::{Accepted, Answer, Message};
@@ -47,7 +48,10 @@ pub(super) async fn message(
     let Some(secret) = door.secrets.presented(request.headers()) else { return errors::unauthorized() };
     let snapshot = door.services.snapshots.current();
     match read(&request, payload, &door).await {
-        Ok(inbound) => run(&door, inbound, secret, snapshot, arrival).await,
+        Ok(inbound) => {
+            let caller = Caller { secret, snapshot, peer: Peer::of(&request) };
+            run(&door, inbound, caller, arrival).await
+        }
         Err(refusal) => refusal.answer(),
     }
 }
@@ -115,40 +119,53 @@ impl Refusal {
     }
 }
 
-/// Hands the message to its conversation and awaits the answer.
-async fn run(
-    door: &Door,
-    inbound: InboundMessage,
+/// Who is answered, and with what configuration.
+struct Caller {
     secret: Redacted<Arc<str>>,
     snapshot: Arc<Snapshot>,
-    arrival: Instant,
-) -> HttpResponse {
+    peer: Option<Peer>,
+}
+
+impl Caller {
+    fn is_gone(&self) -> bool {
+        self.peer.as_ref().is_some_and(Peer::is_gone)
+    }
+}
+
+/// Hands the message to its conversation and awaits the answer.
+async fn run(door: &Door, inbound: InboundMessage, caller: Caller, arrival: Instant) -> HttpResponse {
     let deadline = Deadline::after(arrival, door.services.context.settings.race_deadline);
     let (outgoing, answer) = oneshot::channel();
     let message = Message {
         inbound,
-        presented_secret: secret.clone(),
-        snapshot: Arc::clone(&snapshot),
+        presented_secret: caller.secret.clone(),
+        snapshot: Arc::clone(&caller.snapshot),
         deadline,
         outgoing,
     };
     if door.services.directory.deliver(message) == Accepted::Overloaded {
         tracing::warn!("load shed");
-        return handoff(door, &snapshot, &secret);
+        return handoff(door, &caller);
     }
     let until = tokio::time::Instant::from_std(deadline.at() + GRACE);
     match tokio::time::timeout_at(until, answer).await {
-        Ok(Ok(Answer { body, owed })) => block(AnswerBody::new(body, owed)),
+        Ok(Ok(answer)) => hand_over(answer, &caller),
         Ok(Err(_)) | Err(_) => {
             tracing::error!("unhandled error");
-            handoff(door, &snapshot, &secret)
+            handoff(door, &caller)
         }
     }
 }
 
+/// A reply to a caller who hung up goes through the outbox: dropping what is owed does that (GAP-CH-7).
+fn hand_over(answer: Answer, caller: &Caller) -> HttpResponse {
+    let owed = answer.owed.filter(|_| !caller.is_gone());
+    block(AnswerBody::new(answer.body, owed))
+}
+
 /// A server error becomes a handoff for a caller with a valid secret (ERR-1).
-fn handoff(door: &Door, snapshot: &Snapshot, secret: &Redacted<Arc<str>>) -> HttpResponse {
-    match Answers::of(&door.services.context, snapshot).handoff(secret.expose()) {
+fn handoff(door: &Door, caller: &Caller) -> HttpResponse {
+    match Answers::of(&door.services.context, &caller.snapshot).handoff(caller.secret.expose()) {
         Ok(body) => block(AnswerBody::new(body, None)),
         Err(error) => {
             tracing::error!(err = %error, "handoff failed");

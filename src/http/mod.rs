@@ -8,6 +8,7 @@ mod body;
 mod errors;
 mod health;
 mod message;
+mod peer;
 pub mod request;
 mod server;
 

@@ -10,6 +10,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 use super::auth::Secrets;
+use super::peer::Peer;
 use super::{MESSAGE_PATH, admin, errors, health, message};
 use crate::actors::Services;
 use crate::domain::Redacted;
@@ -77,6 +78,7 @@ pub fn start(door: Door, port: u16, workers: usize) -> Result<Server, ServerErro
     let shared = door.clone();
     let server =
         HttpServer::new(move || App::new().app_data(shared.clone()).wrap(hardening()).configure(routes))
+            .on_connect(Peer::remember)
             .workers(workers)
             .disable_signals()
             .shutdown_timeout(STOP_SECS)

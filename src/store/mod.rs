@@ -9,6 +9,7 @@ mod statements;
 pub mod embedded;
 pub mod migrations;
 pub mod open;
+pub mod outbox;
 pub mod owed;
 pub mod processes;
 pub mod rate;

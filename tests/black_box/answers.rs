@@ -216,20 +216,20 @@ async fn a_tenant_in_another_language_produces_no_english() {
     let app = Setup::default()
         .rules(|rules| {
             rules["messages"] = json!({
-                "acknowledgement": "Un moment.", "escalation": "Je vous passe un collègue.",
-                "mediaFallback": "Écrivez, svp.", "closer": "À bientôt."
-            }); // foreign text: a tenant of another language on purpose
-            rules["openingTrigger"] = json!({"keywords": ["salut"], "message": "Bienvenue."});
+                "acknowledgement": "Tavo minuti.", "escalation": "Kolegulo al vi respondas.",
+                "mediaFallback": "Bonvolu skribi.", "closer": "Gis venonta fojo."
+            });
+            rules["openingTrigger"] = json!({"keywords": ["salo"], "message": "Bonvenon al ni."});
         })
         .start()
         .await;
     let link = "https://manybot-files.s3.eu-central-1.amazonaws.com/1234/wa/2026/03/02/original_0a1b2c3d.ogg";
-    assert_eq!(app.send("scam").await.texts(), ["Je vous passe un collègue."]);
-    assert_eq!(app.send("Salut").await.texts(), ["Bienvenue."]);
-    assert_eq!(app.send(link).await.texts(), ["Écrivez, svp."]);
+    assert_eq!(app.send("scam").await.texts(), ["Kolegulo al vi respondas."]);
+    assert_eq!(app.send("Salo").await.texts(), ["Bonvenon al ni."]);
+    assert_eq!(app.send(link).await.texts(), ["Bonvolu skribi."]);
     let twice = "how much is the course?";
     app.send(twice).await;
-    assert_eq!(app.send(twice).await.texts(), ["À bientôt."], "a repetition");
+    assert_eq!(app.send(twice).await.texts(), ["Gis venonta fojo."], "a repetition");
 }
 
 /// RACE-5, RACE-6, FAIL-12, DEC-19: a model that does not end leaves the holding line, then a person.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -219,6 +220,21 @@ impl TestApp {
 
     pub async fn send_as(&self, subscriber: &str, text: &str) -> Answer {
         self.post(&json!({ "subscriber_id": subscriber, "text": text }).to_string(), Some(SECRET)).await
+    }
+
+    /// A message on a connection of its own, sent and not waited for.
+    pub fn raw_request(&self, text: &str) -> std::net::TcpStream {
+        let body = json!({ "subscriber_id": CONTACT, "text": text }).to_string();
+        let mut stream = std::net::TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        let path = manychat_agent::http::MESSAGE_PATH;
+        write!(
+            stream,
+            "POST {path} HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {SECRET}\r\nContent-Type: \
+             application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .unwrap();
+        stream
     }
 
     /// A message in the background.

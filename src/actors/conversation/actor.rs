@@ -43,6 +43,7 @@ pub(in crate::actors) struct ConversationActor {
     /// The last message the machine was told of.
     seen: Ticket,
     timers: HashMap<Ticket, SpawnHandle>,
+    quiet: Option<SpawnHandle>,
     current: Option<Current>,
 }
 
@@ -99,6 +100,7 @@ impl ConversationActor {
             machine: Machine::default(),
             seen: Ticket::new(0),
             timers: HashMap::new(),
+            quiet: None,
             current: None,
         }
     }
@@ -117,6 +119,7 @@ impl ConversationActor {
 
     fn perform(&mut self, effect: Effect, ctx: &mut Context<Self>) {
         match effect {
+            Effect::WaitForQuiet(first) => self.wait_for_quiet(first, ctx),
             Effect::Open(tickets) => self.begin(&tickets, ctx),
             // The database has answered before: the request now waits for the lane, and its deadline answers it
             // silently (LANE-4), so the flight has no share of the deadline to keep to.
@@ -143,6 +146,15 @@ impl ConversationActor {
         if let Some(current) = &self.current {
             act(&self.shared, current);
         }
+    }
+
+    /// Waits for another message; only the newest timer counts.
+    fn wait_for_quiet(&mut self, first: Ticket, ctx: &mut Context<Self>) {
+        if let Some(earlier) = self.quiet.take() {
+            ctx.cancel_future(earlier);
+        }
+        let time = self.mailbox.quiet_time(first);
+        self.quiet = Some(ctx.run_later(time, |actor, ctx| actor.feed(Event::QuietOver, ctx)));
     }
 
     /// Takes the turn's messages out of the mailbox and opens it.
@@ -276,6 +288,10 @@ impl Current {
         unconfirmed: Arc<std::sync::atomic::AtomicUsize>,
     ) -> Option<Answer> {
         match copy_of(telling) {
+            // A reply that is still on its way tells enough: no holding line behind it (LANE-7).
+            Some(Copy::HoldingLine) if self.opened.as_ref().is_some_and(|opened| opened.reply_queued) => {
+                copy_answer(Copy::Silent, slot, shared)
+            }
             Some(copy) => copy_answer(copy, slot, shared),
             None => {
                 let body = self.rendered.take()?;
@@ -325,8 +341,12 @@ impl Handler<Poke> for ConversationActor {
             if !notice.answered {
                 self.arm(notice.ticket, notice.deadline, ctx);
             }
-            let arrived =
-                Event::Arrived { ticket: notice.ticket, burst: notice.burst, answered: notice.answered };
+            let arrived = Event::Arrived {
+                ticket: notice.ticket,
+                burst: notice.burst,
+                answered: notice.answered,
+                quiet: !notice.quiet.is_zero(),
+            };
             self.feed(arrived, ctx);
         }
     }
