@@ -105,7 +105,8 @@ impl HostedModel {
             Refused::Temperature => (&self.refused_temperature, "temperature"),
         };
         if !flag.swap(true, Ordering::Relaxed) {
-            tracing::warn!(model = self.model.as_str(), refused = what, "model refused a parameter");
+            let model = format!("{}:{}", self.wire.provider(), self.model);
+            tracing::warn!(model, refused = what, "model refused a parameter");
         }
     }
 }

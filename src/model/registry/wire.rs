@@ -2,6 +2,8 @@
 
 use genai::adapter::AdapterKind;
 
+use crate::domain::Provider;
+
 /// How a provider is talked to. Always chosen by the provider's own name, never guessed from the model's (PROV-1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Wire {
@@ -16,6 +18,15 @@ pub(super) enum Wire {
 }
 
 impl Wire {
+    pub(super) const fn provider(self) -> Provider {
+        match self {
+            Self::Anthropic => Provider::Anthropic,
+            Self::OpenAi => Provider::OpenAi,
+            Self::Google => Provider::Google,
+            Self::Ollama => Provider::Ollama,
+        }
+    }
+
     pub(super) const fn adapter(self) -> AdapterKind {
         match self {
             Self::Anthropic => AdapterKind::Anthropic,
