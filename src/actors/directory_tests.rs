@@ -214,6 +214,7 @@ impl Stage {
         let shared = Shared {
             steps: Arc::new(Watch(Arc::clone(&played))),
             confirmer: Confirmer::detached(),
+            waker: Default::default(),
             io: runtime.handle().clone(),
         };
         let handles = arbiters.iter().map(Arbiter::handle).collect();

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::conversation::Phase;
 use super::manychat::ManyChatReport;
+use super::outbox::OutboxReport;
 use crate::domain::ConversationId;
 
 /// What one conversation shows of itself; updated by its actor, read by anybody.
@@ -108,6 +109,8 @@ pub struct ActorsReport {
     pub heartbeat_age_ms: Option<u64>,
     /// Calls to ManyChat; `None` when their actor is being replaced.
     pub manychat: Option<ManyChatReport>,
+    /// The outbox worker; `None` where there is none.
+    pub outbox: Option<OutboxReport>,
     /// The busy conversations that have been in their phase longest, at most 100.
     pub oldest_busy: Vec<BusyConversation>,
 }

@@ -7,7 +7,7 @@ use anyhow::Context;
 use tokio::runtime::Runtime;
 use tokio_postgres::Config;
 
-use crate::actors::{Delivery, Limits, System, Wiring};
+use crate::actors::{Delivery, Limits, OutboxSettings, System, Wiring};
 use crate::config::{self, DatabaseUrl, ReservedNames, Settings, Tenant, Warning};
 use crate::domain::{ProcessId, SystemClock};
 use crate::store::embedded::{EmbeddedOptions, EmbeddedServer};
@@ -151,6 +151,10 @@ pub(super) fn start_system(
         database,
         beat: settings.process_beat,
         delivery,
+        outbox: Some(OutboxSettings {
+            gap: settings.manychat.reply_gap,
+            retry_window: settings.outbox_retry,
+        }),
         limits: Limits::default(),
         arbiters: cores(),
     };

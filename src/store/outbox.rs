@@ -66,6 +66,11 @@ const PROGRESS: &str = "
       from held where l.conversation_id = held.conversation_id)
     select 1 as held from held";
 
+/// Keeps a claim alive while its next text waits for its turn at ManyChat.
+const RENEW: &str = "
+    update outbox set rs_texts_sent = $4, rs_lease_until = clock_timestamp() + make_interval(secs => $5)
+    where id = $1 and status = 'delivering' and rs_process_id = $2 and attempts = $3";
+
 /// All texts are out.
 const DELIVERED: &str = "
     with held as (
@@ -235,6 +240,19 @@ pub async fn progress(
 ) -> Result<Held, StoreError> {
     let (lease, gap) = (claimant.lease.as_secs_f64(), claimant.gap.as_secs_f64());
     fenced(database, claimant, claim, PROGRESS, &[&count(sent), &lease, &gap]).await
+}
+
+/// The claim is still being worked on; `sent` texts are out.
+///
+/// # Errors
+/// When the write may not have arrived.
+pub async fn renew(
+    database: &Database,
+    claimant: &Claimant,
+    claim: &Claim,
+    sent: usize,
+) -> Result<Held, StoreError> {
+    fenced(database, claimant, claim, RENEW, &[&count(sent), &claimant.lease.as_secs_f64()]).await
 }
 
 /// All texts are out.

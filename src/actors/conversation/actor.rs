@@ -15,6 +15,7 @@ use super::steps::{Copy, Steps};
 use crate::actors::answer::{Answer, OwedReply};
 use crate::actors::confirmer::Confirmer;
 use crate::actors::directory::{ContactKey, Directory};
+use crate::actors::outbox::OutboxWaker;
 use crate::domain::{Deadline, TurnId};
 use crate::store::open::OpenTurn;
 use crate::turn::{Draft, OpenReport, SettleReport, TurnRequest};
@@ -28,6 +29,8 @@ pub(in crate::actors) struct Shared {
     pub(in crate::actors) steps: Arc<dyn Steps>,
     /// Where handed-over replies are confirmed.
     pub(in crate::actors) confirmer: Confirmer,
+    /// Woken when a reply was queued.
+    pub(in crate::actors) waker: OutboxWaker,
     /// The runtime that steps run on; nothing may block an arbiter (ARC-21).
     pub(in crate::actors) io: Handle,
 }
@@ -135,6 +138,7 @@ impl ConversationActor {
             }),
             Effect::ConfirmQueued => self.with_current(|shared, current| {
                 shared.confirmer.confirm(current.request.id, None);
+                shared.waker.wake();
             }),
             Effect::Resolve { told } => self.with_current(|shared, current| {
                 shared.steps.resolve_later(Arc::clone(&current.request), told);
