@@ -104,6 +104,8 @@ pub struct ActorsReport {
     pub database_connections_in_use: usize,
     /// Milliseconds since the last confirmed heartbeat was sent; `None` before the first.
     pub heartbeat_age_ms: Option<u64>,
+    /// Milliseconds by which the shared runtime is late; above 1000 new requests are refused (SHED-1).
+    pub scheduling_lag_ms: u64,
     /// The busy conversations that have been in their phase longest, at most 100.
     pub oldest_busy: Vec<BusyConversation>,
 }

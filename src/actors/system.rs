@@ -1,20 +1,20 @@
 //! Starts the actors of a process and stops them again.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use actix::Actor;
 use actix_rt::Arbiter;
 use tokio::runtime::Runtime;
-use tokio_postgres::Config;
 
 use super::confirmer::Confirmer;
 use super::conversation::{Shared, TurnSteps};
 use super::directory::{Directory, Limits};
 use super::heartbeat::Heartbeat;
 use super::observe::ActorsReport;
+use super::pressure::{Overload, Pressure};
 use super::supervisor::{Supervisor, SupervisorActor};
-use crate::store::StoreError;
+use crate::store::{Address, StoreError};
 use crate::turn::{Snapshots, TurnContext};
 
 /// What the actors of a process are made of.
@@ -25,7 +25,7 @@ pub struct Wiring {
     /// What turns need.
     pub context: Arc<TurnContext>,
     /// How to reach the database, for the heartbeat's own connection.
-    pub database: Config,
+    pub database: Address,
     /// `PROCESS_BEAT_MS`.
     pub beat: Duration,
     /// Bounds of the directory.
@@ -46,6 +46,7 @@ pub struct Services {
     /// The active configuration.
     pub snapshots: Arc<Snapshots>,
     heartbeat: Arc<Heartbeat>,
+    pressure: Arc<Pressure>,
 }
 
 /// The running actors.
@@ -70,6 +71,7 @@ impl System {
             (0..arbiters.max(1)).map(|_| Arbiter::with_tokio_rt(move || runtime)).collect();
         // Delivery and supervision have an arbiter of their own: a flood of conversations must not delay them.
         let system_arbiter = Arbiter::with_tokio_rt(move || runtime);
+        let pressure = Pressure::start(&io);
         let steps = Arc::new(TurnSteps { context: Arc::clone(&context), io: io.clone() });
         let shared = Arc::new(Shared { steps, confirmer: confirmer.clone(), io });
         let directory = Directory::new(arbiters.iter().map(Arbiter::handle).collect(), shared, limits);
@@ -81,6 +83,7 @@ impl System {
             context,
             snapshots,
             heartbeat: Arc::new(heartbeat),
+            pressure,
         };
         Ok(Self { services, arbiters, system_arbiter })
     }
@@ -104,6 +107,15 @@ impl System {
 }
 
 impl Services {
+    /// Why no further request can be taken at `now`, if that is so (SHED-1).
+    #[must_use]
+    pub fn overload(&self, now: Instant) -> Option<Overload> {
+        if self.pressure.is_too_high(now) {
+            return Some(Overload::SchedulingLag);
+        }
+        self.directory.is_full().then_some(Overload::OpenTurns)
+    }
+
     /// The answer of `GET /admin/actors` (ARC-24).
     pub async fn observe(&self) -> Option<ActorsReport> {
         let mut report = self.supervisor.observe().await?;
@@ -113,6 +125,8 @@ impl Services {
         report.database_connections_in_use = in_use;
         report.heartbeat_age_ms =
             self.heartbeat.age().map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
+        let lag = self.pressure.lag(Instant::now());
+        report.scheduling_lag_ms = u64::try_from(lag.as_millis()).unwrap_or(u64::MAX);
         Some(report)
     }
 }
