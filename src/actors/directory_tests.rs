@@ -186,6 +186,7 @@ fn message(number: u64, contact: u64, snapshot: &Arc<Snapshot>) -> (Message, one
         snapshot: Arc::clone(snapshot),
         deadline: Deadline::after(Instant::now(), Duration::from_secs(300)),
         outgoing,
+        span: tracing::Span::none(),
     };
     (message, answer)
 }

@@ -7,10 +7,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio_postgres::{Client, Config};
+use tokio_postgres::Client;
 
 use crate::domain::{ProcessId, TenantId};
-use crate::store::{StoreError, connect, processes};
+use crate::store::{Address, StoreError, connect, processes};
 
 /// Pause before another try when the database does not answer.
 const RETRY: Duration = Duration::from_millis(250);
@@ -27,7 +27,7 @@ pub struct Heartbeat {
 }
 
 struct Beating {
-    config: Config,
+    address: Address,
     process: ProcessId,
     tenant: TenantId,
     every: Duration,
@@ -99,7 +99,7 @@ impl Heartbeat {
     /// # Errors
     /// When the thread cannot be started or the database does not answer within 10 s.
     pub fn start(
-        config: Config,
+        address: Address,
         process: ProcessId,
         tenant: TenantId,
         every: Duration,
@@ -107,7 +107,7 @@ impl Heartbeat {
     ) -> Result<Self, StoreError> {
         let pulse = Pulse::new(dead);
         let (stop, stopped) = watch::channel(false);
-        let beating = Beating { config, process, tenant, every, pulse: pulse.clone(), stop: stopped };
+        let beating = Beating { address, process, tenant, every, pulse: pulse.clone(), stop: stopped };
         let (first, first_beat) = std::sync::mpsc::channel();
         let thread = std::thread::Builder::new()
             .name("heartbeat".to_owned())
@@ -185,7 +185,7 @@ async fn beat(beating: &Beating, client: &mut Option<Client>) -> Result<(), Stor
     let work = async {
         let connected = match client.take() {
             Some(connected) => connected,
-            None => connect(&beating.config).await?,
+            None => connect(&beating.address).await?,
         };
         processes::beat(&connected, beating.process, &beating.tenant).await?;
         *client = Some(connected);

@@ -111,6 +111,8 @@ pub struct ActorsReport {
     pub manychat: Option<ManyChatReport>,
     /// The outbox worker; `None` where there is none.
     pub outbox: Option<OutboxReport>,
+    /// Milliseconds by which the shared runtime is late; above 1000 new requests are refused (SHED-1).
+    pub scheduling_lag_ms: u64,
     /// The busy conversations that have been in their phase longest, at most 100.
     pub oldest_busy: Vec<BusyConversation>,
 }

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use actix::Actor;
 use actix_rt::Arbiter;
 use tokio::runtime::Runtime;
-use tokio_postgres::Config;
 
 use super::confirmer::Confirmer;
 use super::conversation::{Shared, TurnSteps};
@@ -15,10 +14,11 @@ use super::heartbeat::Heartbeat;
 use super::manychat::{DatabaseRate, Delivery, ManyChat, Parts};
 use super::observe::ActorsReport;
 use super::outbox::{Outbox, WorkerParts};
+use super::pressure::{Overload, Pressure};
 use super::supervisor::{Supervisor, SupervisorActor};
 use crate::manychat;
-use crate::store::StoreError;
 use crate::store::outbox::Claimant;
+use crate::store::{Address, StoreError};
 use crate::turn::{Snapshots, TurnContext};
 
 /// What the actors of a process are made of.
@@ -29,7 +29,7 @@ pub struct Wiring {
     /// What turns need.
     pub context: Arc<TurnContext>,
     /// How to reach the database, for the heartbeat's own connection.
-    pub database: Config,
+    pub database: Address,
     /// `PROCESS_BEAT_MS`.
     pub beat: Duration,
     /// How contacts are reached outside a response.
@@ -70,6 +70,7 @@ pub struct Services {
     heartbeat: Arc<Heartbeat>,
     manychat_actor: ManyChat,
     outbox: Option<Outbox>,
+    pressure: Arc<Pressure>,
 }
 
 /// The running actors.
@@ -119,6 +120,7 @@ impl System {
             (0..arbiters.max(1)).map(|_| Arbiter::with_tokio_rt(move || runtime)).collect();
         // Delivery and supervision have an arbiter of their own: a flood of conversations must not delay them.
         let system_arbiter = Arbiter::with_tokio_rt(move || runtime);
+        let pressure = Pressure::start(&io);
         let steps = Arc::new(TurnSteps { context: Arc::clone(&context), io: io.clone() });
         let manychat = delivery.handle.clone();
         let rate = DatabaseRate::new(context.database.clone(), tenant, dead);
@@ -145,6 +147,7 @@ impl System {
             heartbeat: Arc::new(heartbeat),
             manychat_actor,
             outbox,
+            pressure,
         };
         Ok(Self { services, arbiters, system_arbiter })
     }
@@ -174,6 +177,15 @@ impl System {
 }
 
 impl Services {
+    /// Why no further request can be taken at `now`, if that is so (SHED-1).
+    #[must_use]
+    pub fn overload(&self, now: Instant) -> Option<Overload> {
+        if self.pressure.is_too_high(now) {
+            return Some(Overload::SchedulingLag);
+        }
+        self.directory.is_full().then_some(Overload::OpenTurns)
+    }
+
     /// The answer of `GET /admin/actors` (ARC-24).
     pub async fn observe(&self) -> Option<ActorsReport> {
         let mut report = self.supervisor.observe().await?;
@@ -187,6 +199,8 @@ impl Services {
         if let Some(outbox) = &self.outbox {
             report.outbox = outbox.observe().await;
         }
+        let lag = self.pressure.lag(Instant::now());
+        report.scheduling_lag_ms = u64::try_from(lag.as_millis()).unwrap_or(u64::MAX);
         Some(report)
     }
 }

@@ -21,6 +21,9 @@ pub enum StoreError {
     /// the turn's id.
     #[error("the database did not answer in time or the connection was lost")]
     InDoubt,
+    /// The database has none of our tables: start `agent serve` or `agent worker` on it once.
+    #[error("the database has no tables yet: start `agent serve` or `agent worker` once")]
+    NoTables,
     /// A row has a shape this version does not understand.
     #[error("unexpected value in {what}")]
     Unexpected {

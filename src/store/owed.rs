@@ -12,11 +12,16 @@ use super::{Database, StoreError};
 use crate::domain::{SubscriberId, TenantId, TurnId};
 
 /// Deletes confirmed rows and adds their spend to the tenant's day, in one statement for a whole batch: the one
-/// hot row is never touched while a turn waits (ARC-33).
+/// hot row is never touched while a turn waits (ARC-33). What follows a long reply's beginning enters the outbox in
+/// the same statement, as old as its reply, so that it stands before everything that was queued since (GAP-CH-11).
 pub(super) const CONFIRM: &str = "
     with gone as (
       delete from rs_owed where turn_id = any ($1) and status = 'said' and actions is null
-      returning tenant_id, tokens, cost_usd, charged),
+      returning tenant_id, conversation_id, tokens, cost_usd, charged, rest, said_at),
+    following as (
+      insert into outbox (tenant_id, subscriber_id, conversation_id, kind, payload, created_at, next_attempt_at)
+      select c.tenant_id, c.subscriber_id, c.id, 'reply', gone.rest, gone.said_at, now()
+      from gone join conversations c on c.id = gone.conversation_id where gone.rest is not null),
     spend as (
       select tenant_id, sum(tokens) as tokens, sum(cost_usd) as cost_usd from gone where charged group by tenant_id)
     insert into budget_counters as b (tenant_id, day, tokens, cost_usd)
@@ -25,10 +30,10 @@ pub(super) const CONFIRM: &str = "
       set tokens = least(b.tokens::bigint + excluded.tokens, 2147483647)::integer,
           cost_usd = b.cost_usd + excluded.cost_usd";
 
-/// Puts a said reply into the outbox, once.
+/// Puts a said reply into the outbox, once and whole.
 const QUEUE: &str = "
     with late as (
-      update rs_owed set queued = true where turn_id = $1 and status = 'said' and not queued
+      update rs_owed set queued = true, rest = null where turn_id = $1 and status = 'said' and not queued
       returning conversation_id, payload)
     insert into outbox (tenant_id, subscriber_id, conversation_id, kind, payload, next_attempt_at)
     select c.tenant_id, c.subscriber_id, c.id, 'reply', late.payload,

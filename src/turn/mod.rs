@@ -10,7 +10,7 @@ mod guards;
 mod opening;
 mod steps;
 
-pub use answers::Answers;
+pub use answers::{Answers, Delivery};
 pub use binding::digest;
 pub use context::{Snapshot, Snapshots, TurnContext, TurnSettings};
 pub use draft::{Decision, Draft};

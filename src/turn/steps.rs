@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::answers::Answers;
+use super::answers::{Answers, Delivery};
 use super::context::{Snapshot, TurnContext};
 use super::draft::{Decision, Draft};
 use super::{binding, guards, opening};
@@ -189,17 +189,19 @@ pub async fn settle(
     let texts = answers.delivered_texts(draft);
     report_decision(opened, draft, deferred);
     // Rendered before anything is recorded: a block that cannot be sent must not stand in history (GAP-CH-6).
-    let body = match answers.texts(&texts, request.presented_secret.expose()) {
+    let delivery = answers.delivery(&texts);
+    let body = match answers.reply(&texts, &delivery, request.presented_secret.expose()) {
         Ok(body) => body,
         Err(error) => {
             tracing::error!(conversation = %opened.conversation, err = %error, "unhandled error");
             return SettleReport::Failed(StoreError::Unexpected { what: "the rendered reply" });
         }
     };
-    let flight = settle_request(context, opened, request.id, draft, deferred, &texts);
+    let flight = settle_request(context, opened, request.id, draft, deferred, &delivery);
     let outcome = flight.agent.outcome;
     match within(limit, settle::settle(&context.database, &flight)).await {
         Ok(Settled::Inline) => {
+            report_rest(opened, &delivery);
             report_turn(opened, draft, outcome, false);
             SettleReport::Inline(body)
         }
@@ -228,7 +230,7 @@ fn settle_request(
     turn: TurnId,
     draft: &Draft,
     deferred: bool,
-    texts: &[String],
+    delivery: &Delivery,
 ) -> SettleRequest {
     SettleRequest {
         conversation: opened.conversation,
@@ -236,7 +238,8 @@ fn settle_request(
         fence: opened.fence,
         process: context.process,
         deferred,
-        payload: owed::reply_payload(texts),
+        payload: owed::reply_payload(&delivery.all),
+        rest: (!delivery.rest.is_empty()).then(|| owed::reply_payload(&delivery.rest)),
         agent: AgentRow {
             id: Uuid::now_v7(),
             text: draft.reply.text(),
@@ -300,6 +303,18 @@ fn report_model(opened: &OpenTurn, result: &crate::model::TurnResult, deferred: 
     if !result.interventions.is_empty() {
         let list = Value::from(result.interventions.clone()).to_string();
         tracing::info!(%conversation, json.interventions = list.as_str(), deferred, "guardrails intervened");
+    }
+}
+
+/// A long reply that goes on after its response (GAP-CH-11).
+fn report_rest(opened: &OpenTurn, delivery: &Delivery) {
+    if !delivery.rest.is_empty() {
+        tracing::info!(
+            conversation = %opened.conversation,
+            texts = delivery.rest.len(),
+            path = "outbox",
+            "reply continues after its response"
+        );
     }
 }
 

@@ -57,7 +57,16 @@ impl Setup {
         let mut env = environment(port, &url, &folder.path);
         env.extend(self.env.into_iter().map(|(name, value)| (name.to_owned(), value)));
         let client = database.connect().await.unwrap();
-        TestApp { port, env, folder, _database: database, client, process: None, runs: 0 }
+        TestApp {
+            port,
+            env,
+            folder,
+            _database: database,
+            client,
+            process: None,
+            runs: 0,
+            arguments: vec!["serve"],
+        }
     }
 }
 
@@ -152,6 +161,8 @@ pub struct TestApp {
     client: Client,
     process: Option<Child>,
     runs: u32,
+    /// What the binary is started with.
+    pub arguments: Vec<&'static str>,
 }
 
 impl TestApp {
@@ -177,7 +188,7 @@ impl TestApp {
         let open =
             |name: &str| fs::File::create(self.folder.path.join(format!("{name}-{}", self.runs))).unwrap();
         let child = Command::new(BINARY)
-            .arg("serve")
+            .args(&self.arguments)
             .env_clear()
             .envs(&self.env)
             .current_dir(&self.folder.path)

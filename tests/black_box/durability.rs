@@ -15,7 +15,10 @@ async fn behind_proxy(delay: Duration, setup: Setup) -> (TestApp, Proxy) {
     let url = proxy.url(database.name());
     // A beat would count as a flight.
     let setup = setup.env("PROCESS_BEAT_MS", "600000").env("PROCESS_DEAD_MS", "3600000");
-    let app = Setup { database: Some(database), database_url: Some(url), ..setup }.start().await;
+    let mut app = Setup { database: Some(database), database_url: Some(url), ..setup }.prepare().await;
+    // Looks of the outbox worker would count as flights too.
+    app.arguments.push("--no-workers");
+    app.launch().await;
     (app, proxy)
 }
 

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use actix::{Actor, ActorContext, AsyncContext, Context, Handler, SpawnHandle};
 use futures_util::FutureExt;
 use tokio::runtime::Handle;
+use tracing::{Instrument, Span};
 
 use super::machine::{Effect, Event, Machine, OpenResult, SettleResult, Telling, Ticket};
 use super::mailbox::{Arrival, Mailbox, Slot};
@@ -54,6 +55,8 @@ pub(in crate::actors) struct ConversationActor {
 struct Current {
     request: Arc<TurnRequest>,
     deadline: Deadline,
+    /// Of the request that gets the reply.
+    span: Span,
     slots: HashMap<Ticket, Slot>,
     live: Ticket,
     opened: Option<Arc<OpenTurn>>,
@@ -196,7 +199,8 @@ impl ConversationActor {
 
     /// Runs a step on the shared runtime; a panic in it ends this turn and nothing else (ARC-22).
     fn run(&self, ctx: &mut Context<Self>, step: impl Future<Output = StepOutcome> + Send + 'static) {
-        let Some(turn) = self.current.as_ref().map(|current| current.request.id) else { return };
+        let Some(current) = &self.current else { return };
+        let (turn, step) = (current.request.id, step.instrument(current.span.clone()));
         let actor = actix::AsyncContext::address(ctx);
         self.shared.io.spawn(async move {
             let outcome = AssertUnwindSafe(step).catch_unwind().await.unwrap_or(StepOutcome::Panicked);
@@ -217,8 +221,10 @@ impl ConversationActor {
             slot.send(answer);
             return;
         }
-        tracing::info!("turn waits for the previous one");
-        self.mailbox.tell(ticket, |slot| copy_of(telling).and_then(|copy| copy_answer(copy, slot, &shared)));
+        self.mailbox.tell(ticket, |slot| {
+            slot.span.in_scope(|| tracing::info!("turn waits for the previous one"));
+            copy_of(telling).and_then(|copy| copy_answer(copy, slot, &shared))
+        });
     }
 
     fn arm(&mut self, ticket: Ticket, deadline: Deadline, ctx: &mut Context<Self>) {
@@ -239,7 +245,9 @@ impl ConversationActor {
             OpenReport::LaneHeld => OpenResult::LaneHeld,
             OpenReport::Failed(error) => {
                 // The conversation may not be known yet, so the line carries no contact identity (TURN-17).
-                tracing::error!(err = %error, "unhandled error");
+                self.with_current(|_, current| {
+                    current.span.in_scope(|| tracing::error!(err = %error, "unhandled error"));
+                });
                 OpenResult::Failed
             }
         }
@@ -264,7 +272,7 @@ impl Current {
     fn of(arrivals: Vec<Arrival>) -> Option<Self> {
         let last = arrivals.last()?;
         let (live, deadline, snapshot) = (last.ticket, last.deadline, Arc::clone(&last.snapshot));
-        let presented_secret = last.slot.presented_secret.clone();
+        let (presented_secret, span) = (last.slot.presented_secret.clone(), last.slot.span.clone());
         let mut messages = Vec::with_capacity(arrivals.len());
         let mut slots = HashMap::with_capacity(arrivals.len());
         for arrival in arrivals {
@@ -272,7 +280,7 @@ impl Current {
             slots.insert(arrival.ticket, arrival.slot);
         }
         let request = Arc::new(TurnRequest { id: TurnId::fresh(), messages, snapshot, presented_secret });
-        Some(Self { request, deadline, slots, live, opened: None, draft: None, rendered: None })
+        Some(Self { request, deadline, span, slots, live, opened: None, draft: None, rendered: None })
     }
 
     /// What a flight may take: the rest of the deadline, or no limit of a request that is answered already.

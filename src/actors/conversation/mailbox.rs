@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use tracing::Span;
+
 use super::machine::{BurstKey, Ticket};
 use crate::actors::answer::{Answer, Outgoing};
 use crate::actors::directory::Message;
@@ -43,6 +45,7 @@ pub(super) struct Slot {
     outgoing: Option<Outgoing>,
     pub(super) presented_secret: Redacted<Arc<str>>,
     pub(super) snapshot: Arc<Snapshot>,
+    pub(super) span: Span,
     open: Option<OpenMessage>,
 }
 
@@ -78,6 +81,7 @@ impl Mailbox {
             outgoing: Some(message.outgoing),
             presented_secret: message.presented_secret,
             snapshot: Arc::clone(&message.snapshot),
+            span: message.span,
             open: Some(OpenMessage(Arc::clone(open))),
         };
         let mut inner = self.lock();

@@ -1,6 +1,7 @@
 mod binaries;
 mod killed;
 mod support;
+mod tls;
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};

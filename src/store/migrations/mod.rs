@@ -32,6 +32,10 @@ struct Migration {
 const MIGRATIONS: &[Migration] = &[
     Migration { name: "rs_0001_reference", sql: include_str!("../../../migrations/rs_0001_reference.sql") },
     Migration { name: "rs_0002_durability", sql: include_str!("../../../migrations/rs_0002_durability.sql") },
+    Migration {
+        name: "rs_0003_long_replies",
+        sql: include_str!("../../../migrations/rs_0003_long_replies.sql"),
+    },
 ];
 
 /// The SQL of every migration in order: two builds with equal text make equal databases.
