@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
@@ -36,6 +36,14 @@ pub struct Orders {
 /// Tells one order from all others of the process; later ones are greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OrderId(u64);
+
+#[cfg(test)]
+impl OrderId {
+    /// For tests of the machine, which has no channel.
+    pub(crate) const fn numbered(number: u64) -> Self {
+        Self(number)
+    }
+}
 
 /// What goes through the channel.
 #[derive(Debug)]
@@ -77,8 +85,8 @@ pub fn channel() -> (Handle, Orders) {
 
 impl Handle {
     /// Delivers one text to one contact: field, then flow, after the contact's earlier texts and at the earliest one
-    /// gap after the last of them ended (DEL-1 to DEL-3, PACE-2 to PACE-4). `not_before` is the contact's next-send
-    /// time as the database has it. Returns when ManyChat has answered the flow. Drop the future to withdraw the
+    /// gap after the last of them ended (DEL-1 to DEL-3, PACE-2 to PACE-4). `wait` is what the database says that the
+    /// contact's texts have to keep from now. Returns when ManyChat has answered the flow. Drop the future to withdraw the
     /// text; a flow that was not played yet is then not played.
     ///
     /// # Errors
@@ -87,9 +95,9 @@ impl Handle {
         &self,
         contact: &SubscriberId,
         text: ContactText,
-        not_before: Option<Instant>,
+        wait: Duration,
     ) -> Result<(), ManyChatError> {
-        self.perform(contact, Action::SendText { text, not_before }, Priority::Background).await
+        self.perform(contact, Action::SendText { text, wait }, Priority::Background).await
     }
 
     /// Performs one action: one request, one attempt (PERF-2). Actions of one contact are carried out in the order

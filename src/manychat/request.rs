@@ -1,7 +1,7 @@
 //! What can be asked of ManyChat for one contact, and the single calls it takes.
 
 use std::fmt;
-use std::time::Instant;
+use std::time::Duration;
 
 use crate::config::ManyChatSettings;
 use crate::domain::{ContactText, Redacted, SubscriberId};
@@ -34,9 +34,9 @@ pub enum Action {
     SendText {
         /// The text as the contact will read it.
         text: ContactText,
-        /// Not before this moment: the contact's next-send time as the database knows it. `None`: as soon as the
-        /// process's own pacing allows.
-        not_before: Option<Instant>,
+        /// Earliest start, counted from when the order is taken: the contact's next-send time as the database knows
+        /// it, which other processes set too. Zero: as soon as this process's own pacing allows.
+        wait: Duration,
     },
     /// Write a custom field (API-26).
     SetField {

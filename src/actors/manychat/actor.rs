@@ -163,7 +163,7 @@ impl ManyChatActor {
 
 fn facts_of(request: &Request) -> Facts {
     let (lane, not_before) = match &request.action {
-        Action::SendText { not_before, .. } => (Some(Lane::Texts), *not_before),
+        Action::SendText { wait, .. } => (Some(Lane::Texts), (!wait.is_zero()).then(|| now() + *wait)),
         Action::SetField { .. }
         | Action::SendFlow { .. }
         | Action::AddTag { .. }
