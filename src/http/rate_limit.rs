@@ -122,7 +122,11 @@ mod tests {
         let now = Instant::now();
         std::thread::scope(|scope| {
             for _ in 0..4 {
-                scope.spawn(|| (0..250).map(|_| limit.count(key(true, 1), now)).count());
+                scope.spawn(|| {
+                    for _ in 0..250 {
+                        limit.count(key(true, 1), now);
+                    }
+                });
             }
         });
         assert!(limit.count(key(true, 1), now).exceeded, "request 1001");

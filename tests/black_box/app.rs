@@ -27,6 +27,8 @@ pub struct Setup {
     pub database: Option<TestDatabase>,
     /// Another way to the database than straight, for example through a proxy.
     pub database_url: Option<String>,
+    /// Another command than `serve`.
+    pub command: Option<&'static [&'static str]>,
 }
 
 impl Setup {
@@ -37,6 +39,11 @@ impl Setup {
 
     pub fn rules(mut self, change: fn(&mut Value)) -> Self {
         self.rules = Some(change);
+        self
+    }
+
+    pub fn command(mut self, words: &'static [&'static str]) -> Self {
+        self.command = Some(words);
         self
     }
 
@@ -56,7 +63,8 @@ impl Setup {
         let mut env = environment(port, &url, &folder.path);
         env.extend(self.env.into_iter().map(|(name, value)| (name.to_owned(), value)));
         let client = database.connect().await.unwrap();
-        TestApp { port, env, folder, _database: database, client, process: None, runs: 0 }
+        let command = self.command.unwrap_or(&["serve"]);
+        TestApp { port, env, command, folder, _database: database, client, process: None, runs: 0 }
     }
 }
 
@@ -145,6 +153,7 @@ impl Answer {
 pub struct TestApp {
     pub port: u16,
     pub env: BTreeMap<String, String>,
+    command: &'static [&'static str],
     pub folder: Folder,
     /// Dropped with the app.
     _database: TestDatabase,
@@ -176,7 +185,7 @@ impl TestApp {
         let open =
             |name: &str| fs::File::create(self.folder.path.join(format!("{name}-{}", self.runs))).unwrap();
         let child = Command::new(BINARY)
-            .arg("serve")
+            .args(self.command)
             .env_clear()
             .envs(&self.env)
             .current_dir(&self.folder.path)
@@ -243,6 +252,21 @@ impl TestApp {
             request = request.bearer_auth(token);
         }
         answer(request.send().await.ok()?, started).await
+    }
+
+    /// Any request: `ask(Method::GET, "/ready", |request| request)`.
+    pub async fn ask(
+        &self,
+        method: reqwest::Method,
+        path: &str,
+        shape: impl FnOnce(reqwest::RequestBuilder) -> reqwest::RequestBuilder,
+    ) -> Answer {
+        ask(self.port, method, path.to_owned(), shape).await
+    }
+
+    /// A `GET` in the background.
+    pub fn get_later(&self, path: &'static str) -> tokio::task::JoinHandle<Answer> {
+        tokio::spawn(ask(self.port, reqwest::Method::GET, path.to_owned(), |request| request))
     }
 
     /// Rows of a query as JSON objects.
@@ -324,6 +348,17 @@ impl Drop for TestApp {
             let _ = child.wait();
         }
     }
+}
+
+async fn ask(
+    port: u16,
+    method: reqwest::Method,
+    path: String,
+    shape: impl FnOnce(reqwest::RequestBuilder) -> reqwest::RequestBuilder,
+) -> Answer {
+    let started = Instant::now();
+    let request = shape(client().request(method, format!("http://127.0.0.1:{port}{path}")));
+    answer(request.send().await.unwrap(), started).await.unwrap()
 }
 
 async fn post(port: u16, body: String, secret: Option<&'static str>) -> Answer {
