@@ -9,6 +9,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use super::answer::UnconfirmedCount;
+use super::outbox::OutboxWaker;
 use crate::domain::{Clock, TurnId};
 use crate::store::{Database, owed};
 
@@ -33,10 +34,10 @@ enum Work {
 impl Confirmer {
     /// Starts the task on the shared runtime.
     #[must_use]
-    pub fn start(database: Database, clock: Arc<dyn Clock>, io: &Handle) -> Self {
+    pub(super) fn start(database: Database, clock: Arc<dyn Clock>, waker: OutboxWaker, io: &Handle) -> Self {
         let (work, jobs) = mpsc::unbounded_channel();
         let open = Arc::new(AtomicU64::new(0));
-        io.spawn(run(database, clock, jobs, Arc::clone(&open)));
+        io.spawn(run(database, clock, waker, jobs, Arc::clone(&open)));
         Self { work, open }
     }
 
@@ -74,18 +75,19 @@ impl Confirmer {
 async fn run(
     database: Database,
     clock: Arc<dyn Clock>,
+    waker: OutboxWaker,
     mut jobs: mpsc::UnboundedReceiver<Work>,
     open: Arc<AtomicU64>,
 ) {
     let mut batch = Vec::new();
     while jobs.recv_many(&mut batch, BATCH).await > 0 {
         let done = batch.len() as u64;
-        work_off(&database, clock.as_ref(), &mut batch).await;
+        work_off(&database, clock.as_ref(), &waker, &mut batch).await;
         open.fetch_sub(done, Ordering::AcqRel);
     }
 }
 
-async fn work_off(database: &Database, clock: &dyn Clock, batch: &mut Vec<Work>) {
+async fn work_off(database: &Database, clock: &dyn Clock, waker: &OutboxWaker, batch: &mut Vec<Work>) {
     let mut confirmed = Vec::new();
     let mut counts = Vec::new();
     for work in batch.drain(..) {
@@ -93,6 +95,7 @@ async fn work_off(database: &Database, clock: &dyn Clock, batch: &mut Vec<Work>)
             Work::Confirm(turn, count) => (turn, count),
             Work::Queue(turn, count) => {
                 until_done(|| owed::queue(database, turn)).await;
+                waker.wake();
                 (turn, count)
             }
         };

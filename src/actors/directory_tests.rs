@@ -98,6 +98,7 @@ fn opened() -> OpenTurn {
         hourly_count: Some(1),
         spent_tokens: 0,
         spent_usd: Decimal::ZERO,
+        reply_queued: false,
         history: Vec::new(),
     }
 }
@@ -214,6 +215,7 @@ impl Stage {
         let shared = Shared {
             steps: Arc::new(Watch(Arc::clone(&played))),
             confirmer: Confirmer::detached(),
+            waker: Default::default(),
             io: runtime.handle().clone(),
         };
         let handles = arbiters.iter().map(Arbiter::handle).collect();

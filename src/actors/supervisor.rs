@@ -8,6 +8,7 @@ use actix::{Actor, Addr, AsyncContext, Context, Handler, MessageResult, Response
 use super::confirmer::Confirmer;
 use super::directory::Directory;
 use super::observe::ActorsReport;
+use crate::manychat;
 
 /// How often idle conversations are looked for.
 const SWEEP: Duration = Duration::from_secs(30);
@@ -20,6 +21,7 @@ const REPORTED: usize = 100;
 pub struct SupervisorActor {
     directory: Arc<Directory>,
     confirmer: Confirmer,
+    manychat: manychat::Handle,
 }
 
 /// A handle to the supervisor.
@@ -48,15 +50,20 @@ impl Supervisor {
         self.address.send(Observe).await.ok()
     }
 
-    /// Waits until every turn has settled and every reply is confirmed (ARC-49). False when `limit` passed first.
+    /// Waits until every turn has settled, every reply is confirmed and every call to ManyChat that was asked for has
+    /// ended (ARC-49). False when `limit` passed first.
     pub async fn drain(&self, limit: Duration) -> bool {
         self.address.send(Drain(limit)).await.unwrap_or(false)
     }
 }
 
 impl SupervisorActor {
-    pub(super) const fn new(directory: Arc<Directory>, confirmer: Confirmer) -> Self {
-        Self { directory, confirmer }
+    pub(super) const fn new(
+        directory: Arc<Directory>,
+        confirmer: Confirmer,
+        manychat: manychat::Handle,
+    ) -> Self {
+        Self { directory, confirmer, manychat }
     }
 }
 
@@ -84,9 +91,10 @@ impl Handler<Drain> for SupervisorActor {
     fn handle(&mut self, drain: Drain, _: &mut Context<Self>) -> Self::Result {
         let directory = Arc::clone(&self.directory);
         let confirmer = self.confirmer.clone();
+        let manychat = self.manychat.clone();
         let until = Instant::now() + drain.0;
         Box::pin(async move {
-            while !(directory.is_quiet() && confirmer.open() == 0) {
+            while !(directory.is_quiet() && confirmer.open() == 0 && manychat.open() == 0) {
                 if Instant::now() >= until {
                     return false;
                 }

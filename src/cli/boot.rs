@@ -6,13 +6,13 @@ use std::sync::Arc;
 use anyhow::Context;
 use tokio::runtime::Runtime;
 
-use crate::actors::{Limits, System, Wiring};
+use crate::actors::{Delivery, Limits, OutboxSettings, System, Wiring};
 use crate::config::{self, DatabaseUrl, ReservedNames, Settings, Tenant, Warning};
 use crate::domain::{ProcessId, SystemClock};
 use crate::store::embedded::{EmbeddedOptions, EmbeddedServer};
 use crate::store::{self, Address, Database, PoolLimits, migrations};
 use crate::turn::{Snapshots, TurnContext, TurnSettings};
-use crate::{model, telemetry};
+use crate::{manychat, model, telemetry};
 
 /// A checked configuration.
 pub(super) struct Loaded {
@@ -129,6 +129,7 @@ pub(super) fn start_system(
     settings: &Settings,
     database: Address,
     snapshots: Arc<Snapshots>,
+    workers: bool,
 ) -> anyhow::Result<System> {
     let pool = Database::new(database.clone(), runtime.handle().clone(), PoolLimits::default())?;
     let context = TurnContext {
@@ -138,11 +139,24 @@ pub(super) fn start_system(
         process: ProcessId::fresh(),
         settings: TurnSettings::of(settings),
     };
+    let (handle, orders) = manychat::channel();
+    let delivery = Delivery {
+        handle,
+        orders,
+        client: manychat::client(&settings.manychat)?,
+        names: manychat::Names::of(&settings.manychat),
+        reply_gap: settings.manychat.reply_gap,
+    };
     let wiring = Wiring {
         runtime,
         context: Arc::new(context),
         database,
         beat: settings.process_beat,
+        delivery,
+        outbox: workers.then_some(OutboxSettings {
+            gap: settings.manychat.reply_gap,
+            retry_window: settings.outbox_retry,
+        }),
         limits: Limits::default(),
         arbiters: cores(),
     };

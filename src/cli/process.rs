@@ -51,7 +51,8 @@ async fn live(
     boot::report_warnings(&warnings);
     boot::migrate(&database).await?;
     let snapshots = Arc::new(Snapshots::new(tenant));
-    let system = boot::start_system(runtime, &settings, database, Arc::clone(&snapshots))?;
+    let workers = role != Role::Serve { workers: false };
+    let system = boot::start_system(runtime, &settings, database, Arc::clone(&snapshots), workers)?;
     boot::report_media();
     report_role(role);
     let mut signals = Signals::new()?;

@@ -14,6 +14,7 @@ use tracing::Span;
 
 use super::body::AnswerBody;
 use super::gate::Caller;
+use super::peer::Peer;
 use super::request::{self, BadBody};
 use super::server::Door;
 use super::{errors, overload};
@@ -89,7 +90,10 @@ async fn answer(
             overload::handoff(door, snapshot, secret)
         }
         (Err(_), Some(quota)) => errors::too_many(quota.reset_secs),
-        (Ok(inbound), None) => run(door, inbound, secret, snapshot, deadline).await,
+        (Ok(inbound), None) => {
+            let peer = Peer::of(request);
+            run(door, inbound, secret, snapshot, deadline, peer).await
+        }
         (Err(refusal), None) => refusal.answer(),
     }
 }
@@ -171,6 +175,7 @@ async fn run(
     secret: &Redacted<Arc<str>>,
     snapshot: &Arc<Snapshot>,
     deadline: Deadline,
+    peer: Option<Peer>,
 ) -> HttpResponse {
     let (outgoing, answer) = oneshot::channel();
     let message = Message {
@@ -187,7 +192,11 @@ async fn run(
     }
     let until = tokio::time::Instant::from_std(deadline.at() + GRACE);
     match tokio::time::timeout_at(until, answer).await {
-        Ok(Ok(Answer { body, owed })) => overload::block(AnswerBody::new(body, owed)),
+        // A reply to a caller who hung up goes through the outbox: dropping what is owed does that (GAP-CH-7).
+        Ok(Ok(Answer { body, owed })) => {
+            let owed = owed.filter(|_| !peer.as_ref().is_some_and(Peer::is_gone));
+            overload::block(AnswerBody::new(body, owed))
+        }
         Ok(Err(_)) | Err(_) => {
             tracing::error!("unhandled error");
             overload::handoff(door, snapshot, secret)

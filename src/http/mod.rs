@@ -12,6 +12,7 @@ mod health;
 mod message;
 mod openapi;
 mod overload;
+mod peer;
 mod rate_limit;
 pub mod request;
 mod server;

@@ -11,6 +11,7 @@ use tokio::task::JoinHandle;
 
 use super::auth::Secrets;
 use super::gate::gate;
+use super::peer::Peer;
 use super::rate_limit::RateLimit;
 use super::{MESSAGE_PATH, admin, errors, health, message, openapi};
 use crate::actors::Services;
@@ -93,7 +94,8 @@ pub fn start(door: Door, port: u16, workers: usize) -> Result<Server, ServerErro
     let server = HttpServer::new(move || {
         App::new().app_data(shared.clone()).wrap(from_fn(gate)).wrap(hardening()).configure(routes)
     });
-    let server = server.workers(workers).disable_signals().shutdown_timeout(STOP_SECS);
+    let server =
+        server.on_connect(Peer::remember).workers(workers).disable_signals().shutdown_timeout(STOP_SECS);
     let server = server.bind(("0.0.0.0", port)).map_err(|reason| ServerError::Listen { port, reason })?;
     Ok(Server::run(server.run(), door))
 }

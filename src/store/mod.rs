@@ -12,8 +12,10 @@ pub mod backfill;
 pub mod embedded;
 pub mod migrations;
 pub mod open;
+pub mod outbox;
 pub mod owed;
 pub mod processes;
+pub mod rate;
 pub mod settle;
 
 pub use address::{Address, AddressError};

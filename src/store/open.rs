@@ -101,7 +101,9 @@ pub(super) const READ: &str = concat!(
          from (select t.seq, t.role, t.text, t.actions from turns t
                where t.conversation_id = c.id and t.created_at >= $5 and t.bound and t.id <> all ($6::uuid[])
                  and t.outcome is distinct from 'nudge_skipped'
-               order by t.seq desc limit $7) h) end as history
+               order by t.seq desc limit $7) h) end as history,
+       exists (select 1 from outbox x where x.tenant_id = $1 and x.subscriber_id = $2 and x.kind = 'reply'
+                 and x.status in ('pending', 'delivering')) as reply_queued
      from conversations c
      cross join lateral (select coalesce(sum(tokens), 0)::bigint as tokens, coalesce(sum(cost_usd), 0) as cost_usd
                          from rs_owed where tenant_id = $1 and status = 'said') o
@@ -182,6 +184,8 @@ pub struct OpenTurn {
     pub spent_tokens: i64,
     /// US dollars spent today by the tenant, unconfirmed turns included.
     pub spent_usd: Decimal,
+    /// True when an earlier reply to the contact is still on its way (LANE-7).
+    pub reply_queued: bool,
     /// Earlier turns, oldest first; empty when the turn may not read them.
     pub history: Vec<HistoryRow>,
 }
@@ -356,6 +360,7 @@ fn started(
         hourly_count: recorded.try_get("hourly_count")?,
         spent_tokens: read.try_get("tokens")?,
         spent_usd: read.try_get("cost_usd")?,
+        reply_queued: read.try_get("reply_queued")?,
         history,
     })
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -63,8 +64,16 @@ impl Setup {
         let mut env = environment(port, &url, &folder.path);
         env.extend(self.env.into_iter().map(|(name, value)| (name.to_owned(), value)));
         let client = database.connect().await.unwrap();
-        let command = self.command.unwrap_or(&["serve"]);
-        TestApp { port, env, command, folder, _database: database, client, process: None, runs: 0 }
+        TestApp {
+            port,
+            env,
+            folder,
+            _database: database,
+            client,
+            process: None,
+            runs: 0,
+            arguments: self.command.unwrap_or(&["serve"]).to_vec(),
+        }
     }
 }
 
@@ -153,13 +162,14 @@ impl Answer {
 pub struct TestApp {
     pub port: u16,
     pub env: BTreeMap<String, String>,
-    command: &'static [&'static str],
     pub folder: Folder,
     /// Dropped with the app.
     _database: TestDatabase,
     client: Client,
     process: Option<Child>,
     runs: u32,
+    /// What the binary is started with.
+    pub arguments: Vec<&'static str>,
 }
 
 impl TestApp {
@@ -185,7 +195,7 @@ impl TestApp {
         let open =
             |name: &str| fs::File::create(self.folder.path.join(format!("{name}-{}", self.runs))).unwrap();
         let child = Command::new(BINARY)
-            .args(self.command)
+            .args(&self.arguments)
             .env_clear()
             .envs(&self.env)
             .current_dir(&self.folder.path)
@@ -228,6 +238,21 @@ impl TestApp {
 
     pub async fn send_as(&self, subscriber: &str, text: &str) -> Answer {
         self.post(&json!({ "subscriber_id": subscriber, "text": text }).to_string(), Some(SECRET)).await
+    }
+
+    /// A message on a connection of its own, sent and not waited for.
+    pub fn raw_request(&self, text: &str) -> std::net::TcpStream {
+        let body = json!({ "subscriber_id": CONTACT, "text": text }).to_string();
+        let mut stream = std::net::TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        let path = manychat_agent::http::MESSAGE_PATH;
+        write!(
+            stream,
+            "POST {path} HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {SECRET}\r\nContent-Type: \
+             application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .unwrap();
+        stream
     }
 
     /// A message in the background.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use manychat_agent::store::embedded::testing::TestServer;
 use serde_json::{Value, json};
 
+use crate::answers::{free_lane, hold_lane};
 use crate::app::{CONTACT, Setup, TestApp};
 use crate::proxy::Proxy;
 
@@ -14,7 +15,10 @@ async fn behind_proxy(delay: Duration, setup: Setup) -> (TestApp, Proxy) {
     let url = proxy.url(database.name());
     // A beat would count as a flight.
     let setup = setup.env("PROCESS_BEAT_MS", "600000").env("PROCESS_DEAD_MS", "3600000");
-    let app = Setup { database: Some(database), database_url: Some(url), ..setup }.start().await;
+    let mut app = Setup { database: Some(database), database_url: Some(url), ..setup }.prepare().await;
+    // Looks of the outbox worker would count as flights too.
+    app.arguments.push("--no-workers");
+    app.launch().await;
     (app, proxy)
 }
 
@@ -178,4 +182,22 @@ async fn a_superseded_turn_sends_and_records_nothing() {
     assert_eq!(app.turns().await.len(), 1, "no agent row");
     let left: Vec<Value> = app.rows("select status from rs_owed").await;
     assert_eq!(left, [json!({"status": "running"})], "the owed reply is left to whoever took over");
+}
+
+/// ARC-32, GAP-CH-7, ARC-40: a caller who hung up gets the reply through the outbox, once.
+#[tokio::test]
+async fn a_caller_that_hangs_up_gets_the_reply_through_the_outbox() {
+    let app = TestApp::start().await;
+    app.send("hello").await;
+    hold_lane(&app).await;
+    let request = app.raw_request("how much is it?");
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    drop(request);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    free_lane(&app).await;
+    let queued = app.await_rows("select payload from outbox").await;
+    assert!(queued[0]["payload"]["messages"][0].as_str().unwrap().contains("$450.00"), "{queued:?}");
+    app.await_that("select 1 from rs_owed", <[_]>::is_empty).await;
+    assert_eq!(app.turns().await[3]["outcome"], "answered_inline");
+    assert_eq!(app.rows("select 1 from outbox").await.len(), 1);
 }

@@ -16,6 +16,7 @@ use super::steps::{Copy, Steps};
 use crate::actors::answer::{Answer, OwedReply};
 use crate::actors::confirmer::Confirmer;
 use crate::actors::directory::{ContactKey, Directory};
+use crate::actors::outbox::OutboxWaker;
 use crate::domain::{Deadline, TurnId};
 use crate::store::open::OpenTurn;
 use crate::turn::{Draft, OpenReport, SettleReport, TurnRequest};
@@ -29,6 +30,8 @@ pub(in crate::actors) struct Shared {
     pub(in crate::actors) steps: Arc<dyn Steps>,
     /// Where handed-over replies are confirmed.
     pub(in crate::actors) confirmer: Confirmer,
+    /// Woken when a reply was queued.
+    pub(in crate::actors) waker: OutboxWaker,
     /// The runtime that steps run on; nothing may block an arbiter (ARC-21).
     pub(in crate::actors) io: Handle,
 }
@@ -44,6 +47,7 @@ pub(in crate::actors) struct ConversationActor {
     /// The last message the machine was told of.
     seen: Ticket,
     timers: HashMap<Ticket, SpawnHandle>,
+    quiet: Option<SpawnHandle>,
     current: Option<Current>,
 }
 
@@ -102,6 +106,7 @@ impl ConversationActor {
             machine: Machine::default(),
             seen: Ticket::new(0),
             timers: HashMap::new(),
+            quiet: None,
             current: None,
         }
     }
@@ -120,6 +125,7 @@ impl ConversationActor {
 
     fn perform(&mut self, effect: Effect, ctx: &mut Context<Self>) {
         match effect {
+            Effect::WaitForQuiet(first) => self.wait_for_quiet(first, ctx),
             Effect::Open(tickets) => self.begin(&tickets, ctx),
             // The database has answered before: the request now waits for the lane, and its deadline answers it
             // silently (LANE-4), so the flight has no share of the deadline to keep to.
@@ -135,6 +141,7 @@ impl ConversationActor {
             }),
             Effect::ConfirmQueued => self.with_current(|shared, current| {
                 shared.confirmer.confirm(current.request.id, None);
+                shared.waker.wake();
             }),
             Effect::Resolve { told } => self.with_current(|shared, current| {
                 shared.steps.resolve_later(Arc::clone(&current.request), told);
@@ -146,6 +153,15 @@ impl ConversationActor {
         if let Some(current) = &self.current {
             act(&self.shared, current);
         }
+    }
+
+    /// Waits for another message; only the newest timer counts.
+    fn wait_for_quiet(&mut self, first: Ticket, ctx: &mut Context<Self>) {
+        if let Some(earlier) = self.quiet.take() {
+            ctx.cancel_future(earlier);
+        }
+        let time = self.mailbox.quiet_time(first);
+        self.quiet = Some(ctx.run_later(time, |actor, ctx| actor.feed(Event::QuietOver, ctx)));
     }
 
     /// Takes the turn's messages out of the mailbox and opens it.
@@ -284,6 +300,10 @@ impl Current {
         unconfirmed: Arc<std::sync::atomic::AtomicUsize>,
     ) -> Option<Answer> {
         match copy_of(telling) {
+            // A reply that is still on its way tells enough: no holding line behind it (LANE-7).
+            Some(Copy::HoldingLine) if self.opened.as_ref().is_some_and(|opened| opened.reply_queued) => {
+                copy_answer(Copy::Silent, slot, shared)
+            }
             Some(copy) => copy_answer(copy, slot, shared),
             None => {
                 let body = self.rendered.take()?;
@@ -333,8 +353,12 @@ impl Handler<Poke> for ConversationActor {
             if !notice.answered {
                 self.arm(notice.ticket, notice.deadline, ctx);
             }
-            let arrived =
-                Event::Arrived { ticket: notice.ticket, burst: notice.burst, answered: notice.answered };
+            let arrived = Event::Arrived {
+                ticket: notice.ticket,
+                burst: notice.burst,
+                answered: notice.answered,
+                quiet: !notice.quiet.is_zero(),
+            };
             self.feed(arrived, ctx);
         }
     }

@@ -55,6 +55,8 @@ pub(super) struct Notice {
     pub(super) deadline: Deadline,
     pub(super) burst: Option<BurstKey>,
     pub(super) answered: bool,
+    /// `rules.burst.quietMs`.
+    pub(super) quiet: Duration,
 }
 
 /// Counts a message as open until it is answered or dropped.
@@ -115,6 +117,17 @@ impl Mailbox {
         self.lock().waiting.iter().filter(|arrival| arrival.ticket > seen).map(Arrival::notice).collect()
     }
 
+    /// How long to wait for another message behind `first`: the quiet time, cut to half of what is left of the
+    /// deadline (DEC-35).
+    pub(super) fn quiet_time(&self, first: Ticket) -> Duration {
+        let inner = self.lock();
+        let found = inner.waiting.iter().find(|arrival| arrival.ticket == first);
+        found.map_or(Duration::ZERO, |arrival| {
+            let left = arrival.deadline.at().saturating_duration_since(Instant::now());
+            arrival.notice().quiet.min(left / 2)
+        })
+    }
+
     /// Takes the messages of a turn out.
     pub(super) fn take(&self, tickets: &[Ticket]) -> Vec<Arrival> {
         let mut inner = self.lock();
@@ -146,6 +159,7 @@ impl Arrival {
             deadline: self.deadline,
             burst: self.burst_key(),
             answered: self.slot.is_answered(),
+            quiet: Duration::from_millis(u64::from(self.snapshot.tenant.rules.burst.quiet_ms)),
         }
     }
 
