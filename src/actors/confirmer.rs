@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use super::answer::UnconfirmedCount;
 use super::outbox::OutboxWaker;
 use crate::domain::{Clock, TurnId};
-use crate::store::{Database, owed};
+use crate::store::{Database, StoreError, owed};
 
 /// Most replies one statement confirms.
 const BATCH: usize = 512;
@@ -102,14 +102,19 @@ async fn work_off(database: &Database, clock: &dyn Clock, waker: &OutboxWaker, b
         confirmed.push(turn);
         counts.extend(count);
     }
-    until_done(|| owed::confirm(database, &confirmed, clock.now())).await;
+    if until_done(|| owed::confirm(database, &confirmed, clock.now())).await {
+        waker.wake();
+    }
 }
 
 /// Repeats a statement that can be repeated until the database has answered it: a reply is never dropped.
-async fn until_done<F: Future<Output = Result<(), crate::store::StoreError>>>(statement: impl Fn() -> F) {
+async fn until_done<T, F: Future<Output = Result<T, StoreError>>>(statement: impl Fn() -> F) -> T {
     let mut pause = PAUSES.0;
-    while let Err(error) = statement().await {
-        tracing::warn!(err = %error, "reply not confirmed yet");
+    loop {
+        match statement().await {
+            Ok(done) => return done,
+            Err(error) => tracing::warn!(err = %error, "reply not confirmed yet"),
+        }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(PAUSES.1);
     }

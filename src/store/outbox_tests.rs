@@ -15,7 +15,7 @@ impl Bench {
     async fn new() -> Self {
         let owner = TestServer::database().unwrap();
         let io = tokio::runtime::Handle::current();
-        let database = Database::new(owner.config().clone(), io, PoolLimits::default()).unwrap();
+        let database = Database::new(owner.config().clone().into(), io, PoolLimits::default()).unwrap();
         let client = owner.connect().await.unwrap();
         Self { database, client, _owner: owner }
     }
