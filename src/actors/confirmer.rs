@@ -104,20 +104,28 @@ async fn work_off(database: &Database, clock: &dyn Clock, waker: &OutboxWaker, b
         confirmed.push(turn);
         counts.extend(count);
     }
-    confirm_all(database, clock, &confirmed).await;
+    if confirm_all(database, clock, &confirmed).await {
+        waker.wake();
+    }
 }
 
-/// Confirms a batch; when the database refuses it, one by one, so that a single bad row holds nothing else up.
-async fn confirm_all(database: &Database, clock: &dyn Clock, turns: &[TurnId]) {
-    if until_answered(|| owed::confirm(database, turns, clock.now())).await.is_ok() {
-        return;
+/// Confirms a batch; when the database refuses it, one by one, so that a single bad row holds nothing else up. True
+/// when the rest of a long reply was queued.
+async fn confirm_all(database: &Database, clock: &dyn Clock, turns: &[TurnId]) -> bool {
+    if let Ok(queued) = until_answered(|| owed::confirm(database, turns, clock.now())).await {
+        return queued;
     }
+    let mut any = false;
     for turn in turns {
         let one = std::slice::from_ref(turn);
-        if let Err(error) = until_answered(|| owed::confirm(database, one, clock.now())).await {
-            tracing::error!(turn = %turn, err = %error, "reply not confirmed: its spend is not counted");
+        match until_answered(|| owed::confirm(database, one, clock.now())).await {
+            Ok(queued) => any |= queued,
+            Err(error) => {
+                tracing::error!(turn = %turn, err = %error, "reply not confirmed: its spend is not counted");
+            }
         }
     }
+    any
 }
 
 /// Repeats a statement that can be repeated until the database has carried it out: a reply is never dropped.
@@ -131,13 +139,13 @@ async fn until_done<F: Future<Output = Result<(), StoreError>>>(statement: impl 
 }
 
 /// Repeats a statement until the database has answered it, with yes or no.
-async fn until_answered<F: Future<Output = Result<(), StoreError>>>(
+async fn until_answered<T, F: Future<Output = Result<T, StoreError>>>(
     statement: impl Fn() -> F,
-) -> Result<(), StoreError> {
+) -> Result<T, StoreError> {
     let mut pause = PAUSES.0;
     loop {
         match statement().await {
-            Ok(()) => return Ok(()),
+            Ok(done) => return Ok(done),
             Err(error @ StoreError::Refused { .. }) if !error.is_deadlock() => return Err(error),
             Err(error) => tracing::warn!(err = %error, "reply not confirmed yet"),
         }

@@ -21,14 +21,17 @@ pub(super) const CONFIRM: &str = "
     following as (
       insert into outbox (tenant_id, subscriber_id, conversation_id, kind, payload, created_at, next_attempt_at)
       select c.tenant_id, c.subscriber_id, c.id, 'reply', gone.rest, gone.said_at, now()
-      from gone join conversations c on c.id = gone.conversation_id where gone.rest is not null),
+      from gone join conversations c on c.id = gone.conversation_id where gone.rest is not null
+      returning 1),
     spend as (
-      select tenant_id, sum(tokens) as tokens, sum(cost_usd) as cost_usd from gone where charged group by tenant_id)
-    insert into budget_counters as b (tenant_id, day, tokens, cost_usd)
-    select tenant_id, $2, least(tokens, 2147483647)::integer, least(cost_usd, 999999.999999) from spend
-    on conflict (tenant_id, day) do update
-      set tokens = least(b.tokens::bigint + excluded.tokens, 2147483647)::integer,
-          cost_usd = least(b.cost_usd + excluded.cost_usd, 999999.999999)";
+      select tenant_id, sum(tokens) as tokens, sum(cost_usd) as cost_usd from gone where charged group by tenant_id),
+    added as (
+      insert into budget_counters as b (tenant_id, day, tokens, cost_usd)
+      select tenant_id, $2, least(tokens, 2147483647)::integer, least(cost_usd, 999999.999999) from spend
+      on conflict (tenant_id, day) do update
+        set tokens = least(b.tokens::bigint + excluded.tokens, 2147483647)::integer,
+            cost_usd = least(b.cost_usd + excluded.cost_usd, 999999.999999))
+    select exists (select 1 from following) as queued";
 
 /// What dead processes of the tenant have left: replies that were said and not handed over, and turns that never
 /// ended.
@@ -96,17 +99,18 @@ const HANDOFF_WITHOUT_TURN: &str = "
 /// Says what became of an owed reply.
 const STATUS: &str = "select status from rs_owed where turn_id = $1";
 
-/// Confirms that replies were handed over or are safely in the outbox. `now` dates their spend (BUD-6).
+/// Confirms that replies were handed over or are safely in the outbox. `now` dates their spend (BUD-6). True when
+/// something was queued that follows one of them: wake the worker.
 ///
 /// # Errors
 /// When the statement may not have run: confirm the same turns again.
-pub async fn confirm(database: &Database, turns: &[TurnId], now: Timestamp) -> Result<(), StoreError> {
+pub async fn confirm(database: &Database, turns: &[TurnId], now: Timestamp) -> Result<bool, StoreError> {
     let ids: Vec<Uuid> = turns.iter().map(|turn| *turn.as_uuid()).collect();
     let lease = database.lease().await?;
     let statement = lease.prepared(CONFIRM).await?;
-    lease.client()?.execute(&statement, &[&ids, &day_of(now)]).await?;
+    let row = lease.client()?.query_one(&statement, &[&ids, &day_of(now)]).await?;
     lease.give_back();
-    Ok(())
+    Ok(row.try_get("queued")?)
 }
 
 /// Puts a said reply into the outbox because it could not be handed over (GAP-CH-7). Doing it twice queues it

@@ -81,8 +81,9 @@ impl Fixture {
         (turn, settle(&self.database, &request).await.unwrap())
     }
 
-    async fn handed_over(&self, turn: TurnId) {
-        owed::confirm(&self.database, &[turn], Timestamp::now()).await.unwrap();
+    /// Confirms the reply; true when something follows it.
+    async fn handed_over(&self, turn: TurnId) -> bool {
+        owed::confirm(&self.database, &[turn], Timestamp::now()).await.unwrap()
     }
 
     /// Texts of the queued replies in the order in which they are to be delivered.
@@ -106,10 +107,10 @@ async fn the_rest_follows_when_the_beginning_was_handed_over() {
     let (turn, settled) = fixture.settled(false, &["one", "two"], &["two"]).await;
     assert_eq!(settled, Settled::Inline);
     assert!(fixture.outbox().await.is_empty(), "the beginning may not be out yet");
-    fixture.handed_over(turn).await;
+    assert!(fixture.handed_over(turn).await, "the worker is woken");
     assert_eq!(fixture.outbox().await, [json!(["two"])]);
     assert_eq!(fixture.owed_rows().await, 0);
-    fixture.handed_over(turn).await;
+    assert!(!fixture.handed_over(turn).await);
     assert_eq!(fixture.outbox().await.len(), 1, "confirming again changes nothing");
 }
 
@@ -159,7 +160,6 @@ async fn a_short_reply_leaves_the_outbox_alone() {
     let (first, _) = fixture.settled(false, &["one"], &[]).await;
     let (second, settled) = fixture.settled(false, &["two"], &[]).await;
     assert_eq!(settled, Settled::Inline);
-    fixture.handed_over(first).await;
-    fixture.handed_over(second).await;
+    assert!(!fixture.handed_over(first).await && !fixture.handed_over(second).await);
     assert!(fixture.outbox().await.is_empty());
 }

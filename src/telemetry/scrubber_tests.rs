@@ -90,6 +90,14 @@ fn nested_values_are_cleaned() {
     assert_eq!(value, expected);
 }
 
+/// PII-8, GAP-CFG-7: a hash of digits alone is no phone number where hashes stand.
+#[test]
+fn names_inside_a_structural_field_are_structural() {
+    let mut value = json!({"rules.json": "sha256:123456789012", "prompt.md": "call +1 555 010 3388"});
+    scrubber(&[]).clean_json("files", &mut value);
+    assert_eq!(value, json!({"rules.json": "sha256:123456789012", "prompt.md": "call [phone]"}));
+}
+
 #[test]
 fn the_shapes_compile() {
     assert!(Credentials::compile().is_ok());

@@ -28,6 +28,8 @@ pub struct Setup {
     pub database: Option<TestDatabase>,
     /// Another way to the database than straight, for example through a proxy.
     pub database_url: Option<String>,
+    /// Another command than `serve`.
+    pub command: Option<&'static [&'static str]>,
 }
 
 impl Setup {
@@ -38,6 +40,11 @@ impl Setup {
 
     pub fn rules(mut self, change: fn(&mut Value)) -> Self {
         self.rules = Some(change);
+        self
+    }
+
+    pub fn command(mut self, words: &'static [&'static str]) -> Self {
+        self.command = Some(words);
         self
     }
 
@@ -65,7 +72,7 @@ impl Setup {
             client,
             process: None,
             runs: 0,
-            arguments: vec!["serve"],
+            arguments: self.command.unwrap_or(&["serve"]).to_vec(),
         }
     }
 }
@@ -272,6 +279,21 @@ impl TestApp {
         answer(request.send().await.ok()?, started).await
     }
 
+    /// Any request: `ask(Method::GET, "/ready", |request| request)`.
+    pub async fn ask(
+        &self,
+        method: reqwest::Method,
+        path: &str,
+        shape: impl FnOnce(reqwest::RequestBuilder) -> reqwest::RequestBuilder,
+    ) -> Answer {
+        ask(self.port, method, path.to_owned(), shape).await
+    }
+
+    /// A `GET` in the background.
+    pub fn get_later(&self, path: &'static str) -> tokio::task::JoinHandle<Answer> {
+        tokio::spawn(ask(self.port, reqwest::Method::GET, path.to_owned(), |request| request))
+    }
+
     /// Rows of a query as JSON objects.
     pub async fn rows(&self, query: &str) -> Vec<Value> {
         let wrapped = format!("select coalesce(json_agg(q), '[]'::json) from ({query}) q");
@@ -351,6 +373,17 @@ impl Drop for TestApp {
             let _ = child.wait();
         }
     }
+}
+
+async fn ask(
+    port: u16,
+    method: reqwest::Method,
+    path: String,
+    shape: impl FnOnce(reqwest::RequestBuilder) -> reqwest::RequestBuilder,
+) -> Answer {
+    let started = Instant::now();
+    let request = shape(client().request(method, format!("http://127.0.0.1:{port}{path}")));
+    answer(request.send().await.unwrap(), started).await.unwrap()
 }
 
 async fn post(port: u16, body: String, secret: Option<&'static str>) -> Answer {

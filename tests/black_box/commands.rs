@@ -5,6 +5,9 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
+use manychat_agent::store::embedded::testing::TestServer;
+use serde_json::json;
+
 use crate::app::{Folder, Setup, TestApp, binary, command, environment, free_port, write_tenant};
 
 /// CLI-3, CLI-6, CLI-8, ACC-CLI-1
@@ -18,12 +21,28 @@ fn wrong_use_prints_the_usage_and_exits_with_2() {
     assert_eq!(unknown.code, Some(2));
     assert!(unknown.stderr.starts_with("Unknown command: frobnicate\n"), "{}", unknown.stderr);
     for usage in [&nothing.stderr, &unknown.stderr] {
-        for name in ["serve", "dev", "bootstrap", "simulate", "health", "config"] {
+        for name in [
+            "serve",
+            "worker",
+            "dev",
+            "bootstrap",
+            "simulate",
+            "health",
+            "config check",
+            "tokens backfill",
+            "completions",
+        ] {
             assert!(usage.lines().any(|line| line.trim_start().starts_with(name)), "{name} in {usage}");
         }
     }
     assert_eq!(command(&folder.path, &env, &["serve", "--frob"]).code, Some(2));
+    for words in [vec!["config"], vec!["config", "frob"], vec!["tokens"], vec!["completions", "frob"]] {
+        assert_eq!(command(&folder.path, &env, &words).code, Some(2), "{words:?}");
+    }
+    let serve = command(&folder.path, &env, &["serve", "--help"]);
+    assert!(serve.code == Some(0) && serve.stdout.contains("--no-workers"), "{}", serve.stdout);
     let help = command(&folder.path, &env, &["--help"]);
+    assert_eq!(help.stdout, nothing.stderr, "the same usage");
     assert_eq!((help.code, help.stderr.as_str()), (Some(0), ""));
     let version = command(&folder.path, &env, &["--version"]);
     assert_eq!(version.stdout.trim(), format!("agent {}", env!("CARGO_PKG_VERSION")));
@@ -35,7 +54,13 @@ fn a_faulty_configuration_stops_every_command() {
     let folder = Folder::new();
     let mut env = environment(free_port(), "postgres://app@127.0.0.1:1/none", &folder.path);
     write_tenant(&folder.path.join("config"), Some(|rules| rules["historyDays"] = 0.into()));
-    for words in [vec!["serve"], vec!["config", "check"], vec!["simulate", "hello"]] {
+    for words in [
+        vec!["serve"],
+        vec!["worker"],
+        vec!["config", "check"],
+        vec!["simulate", "hello"],
+        vec!["tokens", "backfill"],
+    ] {
         let ended = command(&folder.path, &env, &words);
         assert_eq!(ended.code, Some(1), "{words:?}");
         assert!(ended.stderr.starts_with("invalid config ("), "{}", ended.stderr);
@@ -101,8 +126,110 @@ async fn simulate_and_health_without_a_server_fail_clearly() {
 /// IMG-6
 #[tokio::test]
 async fn health_asks_the_running_server() {
-    let app = TestApp::start().await;
+    let mut app = TestApp::start().await;
     assert_eq!(command(&app.folder.path, &app.env, &["health"]).code, Some(0));
+    let port = app.env.insert("PORT".to_owned(), "1".to_owned()).unwrap();
+    assert_eq!(command(&app.folder.path, &app.env, &["health"]).code, Some(1));
+    assert_eq!(command(&app.folder.path, &app.env, &["health", "--port", &port]).code, Some(0));
+}
+
+/// CLI-30 to CLI-32, MIG-1, OPS-5: a worker migrates, beats, reloads and ends like a server, and answers health checks
+/// alone.
+#[tokio::test]
+async fn a_worker_runs_without_the_message_route() {
+    let database = TestServer::empty_database().unwrap();
+    let setup = Setup { database: Some(database), ..Setup::default() }.command(&["worker"]);
+    let mut app = setup.prepare().await;
+    app.env.insert("WORKER_HEALTH_PORT".to_owned(), app.port.to_string());
+    app.env.insert("PORT".to_owned(), free_port().to_string());
+    app.launch().await;
+    assert_eq!(app.log_line("migrations applied").await["level"], 30);
+    assert_eq!(app.log_line("worker running").await["level"], 30);
+    assert_eq!(app.rows("select 1 from rs_processes").await.len(), 1);
+    assert_eq!(app.get("/health").await.unwrap().json(), json!({"status": "ok"}));
+    assert_eq!(app.send("hello").await.status, 404);
+    assert_eq!(app.get("/openapi.json").await.unwrap().status, 404);
+    app.signal(libc::SIGHUP);
+    app.log_line("config reloaded").await;
+    assert_eq!(app.stop(libc::SIGTERM).await.code(), Some(0));
+    assert_eq!(app.log_line("shutting down").await["signal"], "SIGTERM");
+    assert_eq!(app.rows("select 1 from rs_processes").await.len(), 0);
+}
+
+/// CLI-32: without its variable a worker opens no port.
+#[tokio::test]
+async fn a_worker_opens_no_port_unasked() {
+    let mut app = Setup::default().command(&["worker"]).prepare().await;
+    app.spawn();
+    app.log_line("worker running").await;
+    assert!(app.get("/health").await.is_none());
+    assert_eq!(app.stop(libc::SIGINT).await.code(), Some(0));
+    assert!(!app.output().contains("Server listening"));
+}
+
+/// CLI-21, DEC-35: a server without workers says what it does not do.
+#[tokio::test]
+async fn serve_without_workers_warns() {
+    let app = Setup::default().command(&["serve", "--no-workers"]).start().await;
+    let warned =
+        app.output().lines().any(|line| line.contains("--no-workers") && line.contains("\"level\":40"));
+    assert!(warned, "{}", app.output());
+    assert!(app.send("how much is it?").await.texts()[0].contains("$450.00"));
+    assert!(!TestApp::start().await.output().contains("--no-workers"));
+}
+
+/// CLI-84, CLI-85, ACC-CLI-8, MIG-8: how many recent contacts lack a token.
+#[tokio::test]
+async fn the_backfill_check_counts_recent_contacts_without_a_token() {
+    let app = TestApp::start().await;
+    for contact in ["recent", "with-token", "old"] {
+        app.send_as(contact, "hello").await;
+    }
+    app.run(
+        "update conversations set token_hash = 'x' where subscriber_id = 'with-token';
+         update turns set created_at = now() - interval '31 days'
+         where conversation_id = (select id from conversations where subscriber_id = 'old')",
+    )
+    .await;
+    let check = || command(&app.folder.path, &app.env, &["tokens", "backfill", "--check"]);
+    let (found, printed) = (check().code, check().stdout);
+    assert_eq!(found, Some(1));
+    assert!(printed.contains("30 days") && printed.trim_end().ends_with(": 1"), "{printed}");
+    app.run("update conversations set token_hash = 'x'").await;
+    assert_eq!(check().code, Some(0));
+    let without_key = command(&app.folder.path, &app.env, &["tokens", "backfill"]);
+    assert_eq!(without_key.code, Some(1));
+    assert!(without_key.stderr.contains("MANYCHAT_API_TOKEN"), "{}", without_key.stderr);
+
+    let database = TestServer::empty_database().unwrap();
+    let env = environment(free_port(), database.url(), &app.folder.path);
+    let unmigrated = command(&app.folder.path, &env, &["tokens", "backfill", "--check"]);
+    assert_eq!((unmigrated.code, unmigrated.stderr.lines().count()), (Some(1), 1), "{}", unmigrated.stderr);
+    assert!(unmigrated.stderr.contains("no tables yet"), "{}", unmigrated.stderr);
+}
+
+/// A script for each shell, which knows the commands.
+#[test]
+fn completions_know_the_commands() {
+    let folder = Folder::new();
+    for shell in ["bash", "zsh", "fish"] {
+        let script = command(&folder.path, &BTreeMap::new(), &["completions", shell]);
+        assert_eq!((script.code, script.stderr.as_str()), (Some(0), ""), "{shell}");
+        assert!(script.stdout.contains("worker") && script.stdout.contains("no-workers"), "{shell}");
+    }
+}
+
+/// DB-1, CLI-60: an option that no connection can use is found without one.
+#[test]
+fn config_check_reads_the_database_address() {
+    let folder = Folder::new();
+    write_tenant(&folder.path.join("config"), None);
+    let env =
+        environment(free_port(), "postgres://app:hidden@127.0.0.1/none?sslmode=sometimes", &folder.path);
+    let checked = command(&folder.path, &env, &["config", "check"]);
+    assert_eq!(checked.code, Some(1));
+    assert!(checked.stderr.contains("sslmode must be one of"), "{}", checked.stderr);
+    assert!(!checked.stderr.contains("hidden"), "{}", checked.stderr);
 }
 
 /// CLI-60 to CLI-62, DEC-6

@@ -32,8 +32,8 @@ async fn a_turn_costs_two_flights() {
         tokio::time::sleep(delay * 3).await;
         let before = proxy.flights();
         assert_eq!(app.send(text).await.status, 200);
-        assert_eq!(proxy.flights() - before, 2, "flights before the answer to {text:?}");
         app.await_that("select 1 from rs_owed", <[_]>::is_empty).await;
+        // The confirmation leaves with the answer's last byte, so only the sum can be observed for certain.
         assert_eq!(proxy.flights() - before, 3, "flights with the confirmation of {text:?}");
     }
 }

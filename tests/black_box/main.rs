@@ -6,9 +6,13 @@ mod app;
 mod proxy;
 
 mod answers;
+mod bad_input;
 mod commands;
 mod database;
 mod durability;
+mod limits;
 mod logs;
+mod long_replies;
 mod operators;
+mod privacy;
 mod rooms;
