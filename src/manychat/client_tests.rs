@@ -125,7 +125,7 @@ fn call(command: Command) -> Call {
 }
 
 fn write() -> Call {
-    call(Command::SetField { field: "ai_message".into(), value: ContactText::new("Schön, 10:30? 🙂") })
+    call(Command::SetField { field: "ai_message".into(), value: ContactText::new("Café, 10:30? 🙂") })
 }
 
 /// First line and body of one call of each kind.
@@ -134,7 +134,7 @@ fn documented() -> [(&'static str, Option<Value>); 6] {
         (
             "POST /fb/subscriber/setCustomFieldByName HTTP/1.1",
             Some(
-                json!({"subscriber_id": "7301144", "field_name": "ai_message", "field_value": "Schön, 10:30? 🙂"}),
+                json!({"subscriber_id": "7301144", "field_name": "ai_message", "field_value": "Café, 10:30? 🙂"}),
             ),
         ),
         (

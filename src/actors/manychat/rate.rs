@@ -375,12 +375,12 @@ impl Ready {
     fn pop(&mut self) -> Option<OrderId> {
         let others = !self.begun.is_empty() || !self.background.is_empty();
         let turn_of_others = others && self.in_a_row + 1 >= BACKGROUND_SHARE;
-        if turn_of_others || self.in_request.is_empty() {
-            self.in_a_row = 0;
-            return self.begun.pop_front().or_else(|| self.background.pop_front());
+        if !self.in_request.is_empty() && !turn_of_others {
+            self.in_a_row = if others { self.in_a_row + 1 } else { 0 };
+            return self.in_request.pop_front();
         }
-        self.in_a_row = if others { self.in_a_row + 1 } else { 0 };
-        self.in_request.pop_front()
+        self.in_a_row = 0;
+        self.begun.pop_front().or_else(|| self.background.pop_front())
     }
 
     fn take_out(&mut self, order: OrderId) -> bool {
