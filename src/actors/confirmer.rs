@@ -15,6 +15,8 @@ use crate::store::{Database, StoreError, owed};
 
 /// Most replies one statement confirms.
 const BATCH: usize = 512;
+/// What one statement may take.
+const LIMIT: Duration = Duration::from_secs(10);
 /// First and longest pause after a failed statement.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
@@ -144,7 +146,8 @@ async fn until_answered<T, F: Future<Output = Result<T, StoreError>>>(
 ) -> Result<T, StoreError> {
     let mut pause = PAUSES.0;
     loop {
-        match statement().await {
+        // A connection that hangs is given up and closed with its statement (ARC-31).
+        match tokio::time::timeout(LIMIT, statement()).await.unwrap_or(Err(StoreError::InDoubt)) {
             Ok(done) => return Ok(done),
             Err(error @ StoreError::Refused { .. }) if !error.is_deadlock() => return Err(error),
             Err(error) => tracing::warn!(err = %error, "reply not confirmed yet"),

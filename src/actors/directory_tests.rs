@@ -255,7 +255,8 @@ fn no_message_is_lost_or_run_twice_whatever_fails() {
         for number in 0..MESSAGES {
             let (message, answer) = message(number, numbers.next() % CONVERSATIONS, &stage.snapshot);
             assert_eq!(stage.directory.deliver(message), Accepted::Yes);
-            answers.push(answer);
+            // A request takes its answer as soon as it is there.
+            answers.push(tokio::spawn(answer));
             if number % 256 == 0 {
                 tokio::task::yield_now().await;
             }
@@ -263,8 +264,10 @@ fn no_message_is_lost_or_run_twice_whatever_fails() {
         let mut told: HashMap<String, u64> = HashMap::new();
         for answer in answers {
             // A closed channel is a request that answers the handoff by itself.
-            let body =
-                tokio::time::timeout(Duration::from_secs(120), answer).await.expect("an answer is lost");
+            let body = tokio::time::timeout(Duration::from_secs(120), answer)
+                .await
+                .expect("an answer is lost")
+                .unwrap();
             let body =
                 body.map_or_else(|_| "closed".to_owned(), |answer| String::from_utf8(answer.body).unwrap());
             *told.entry(body).or_insert(0) += 1;
@@ -289,7 +292,8 @@ async fn check(stage: &Stage, told: &HashMap<String, u64>) {
     assert!(played.step_panics.load(Ordering::Relaxed) > 20, "steps must have failed");
     assert!(report.passivated > 1000, "actors must have left: {}", report.passivated);
     assert_eq!(report.failed, played.actor_panics.load(Ordering::Relaxed), "failed actors are counted");
-    assert!(told.get("reply").copied().unwrap_or(0) > MESSAGES / 2, "told: {told:?}");
+    // The earlier messages of a burst are told silence.
+    assert!(told.get("reply").copied().unwrap_or(0) > MESSAGES / 4, "told: {told:?}");
     for _ in 0..2000 {
         stage.directory.sweep();
         if stage.directory.is_empty() {

@@ -5,10 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
 
 use super::answer::Counted;
 use super::confirmer::Confirmer;
 use super::outbox::OutboxWaker;
+use crate::store::StoreError;
 use crate::store::owed::{self, Resolved};
 use crate::turn::{self, TurnContext, TurnRequest};
 
@@ -22,6 +24,8 @@ const ASK_AFTER: [Duration; 5] = [
     Duration::from_secs(40),
 ];
 const RETRY: Duration = Duration::from_secs(2);
+/// What one question may take.
+const LIMIT: Duration = Duration::from_secs(10);
 
 /// Resolves turns in the background; cheap to clone.
 #[derive(Clone)]
@@ -31,6 +35,8 @@ pub(super) struct Resolver {
     waker: OutboxWaker,
     io: Handle,
     open: Arc<AtomicUsize>,
+    /// One question at a time: after an outage there can be thousands.
+    places: Arc<Semaphore>,
 }
 
 impl Resolver {
@@ -40,7 +46,7 @@ impl Resolver {
         waker: OutboxWaker,
         io: Handle,
     ) -> Self {
-        Self { context, confirmer, waker, io, open: Arc::default() }
+        Self { context, confirmer, waker, io, open: Arc::default(), places: Arc::new(Semaphore::new(1)) }
     }
 
     /// Turns of which the database has not said anything yet. What it says later is found by whoever sweeps up after
@@ -70,9 +76,7 @@ impl Resolver {
                 }
             }
         }
-        if !told {
-            self.hand_off(request).await;
-        }
+        self.hand_off(request, told).await;
         drop(unanswered);
     }
 
@@ -83,19 +87,23 @@ impl Resolver {
 
     async fn ask(&self, request: &TurnRequest, told: bool) -> Resolved {
         loop {
-            match turn::resolve(&self.context, request, told).await {
+            let Ok(_place) = self.places.acquire().await else { return Resolved::NothingThere };
+            let asking = turn::resolve(&self.context, request, told);
+            match tokio::time::timeout(LIMIT, asking).await.unwrap_or(Err(StoreError::InDoubt)) {
                 Ok(resolved) => return resolved,
+                // An outage leaves many turns behind: the first of them says so, the others wait behind it.
                 Err(error) => {
-                    tracing::warn!(turn = %request.id, err = %error, "failed turn not resolved yet");
+                    tracing::warn!(err = %error, waiting = self.open(), "failed turns not resolved yet");
                     tokio::time::sleep(RETRY).await;
                 }
             }
         }
     }
 
-    /// The message was never recorded and nobody was told: the contact still hears from us (LANE-9).
-    async fn hand_off(&self, request: &TurnRequest) {
-        let Some(handoff) = turn::handoff(&self.context, request, false) else { return };
+    /// The message was never recorded: a person is called all the same, and a contact who was told nothing hears from
+    /// us (LANE-9, ARC-40).
+    async fn hand_off(&self, request: &TurnRequest, told: bool) {
+        let Some(handoff) = turn::handoff(&self.context, request, told) else { return };
         while let Err(error) = owed::hand_off_without_turn(&self.context.database, &handoff).await {
             tracing::error!(turn = %request.id, err = %error, "waiting turn handoff not queued");
             tokio::time::sleep(RETRY).await;

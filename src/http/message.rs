@@ -21,7 +21,7 @@ use super::{errors, overload};
 use crate::actors::{Accepted, Answer, Message};
 use crate::channel::{DynamicBlock, InboundMessage};
 use crate::domain::{Deadline, Redacted};
-use crate::turn::Snapshot;
+use crate::turn::{Answers, Snapshot};
 
 /// Largest body (HTTP-24).
 const MAX_BODY: usize = 65_536;
@@ -194,12 +194,23 @@ async fn run(
     match tokio::time::timeout_at(until, answer).await {
         // A reply to a caller who hung up goes through the outbox: dropping what is owed does that (GAP-CH-7).
         Ok(Ok(Answer { body, owed })) => {
-            let owed = owed.filter(|_| !peer.as_ref().is_some_and(Peer::is_gone));
+            if owed.is_some() && peer.as_ref().is_some_and(Peer::is_gone) {
+                // Half-closed, it might still read: the reply must not reach it twice.
+                return silence(door, snapshot, secret);
+            }
             overload::block(AnswerBody::new(body, owed))
         }
         Ok(Err(_)) | Err(_) => {
             tracing::error!("unhandled error");
             overload::handoff(door, snapshot, secret)
         }
+    }
+}
+
+/// A block without a message (OUT-8).
+fn silence(door: &Door, snapshot: &Snapshot, secret: &Redacted<Arc<str>>) -> HttpResponse {
+    match Answers::of(&door.services.context, snapshot).silent(secret.expose()) {
+        Ok(body) => overload::block(AnswerBody::new(body, None)),
+        Err(_) => errors::internal(),
     }
 }

@@ -20,6 +20,9 @@ use crate::domain::{ChannelName, ContactText, Redacted, SubscriberId, TenantId};
 const LONGEST_TEXT: usize = 4096;
 /// Most UTF-16 units of `ai_token`, `offering` and `course`.
 const LONGEST_VALUE: usize = 256;
+/// Most UTF-16 units of `subscriber_id`: ManyChat's are about twenty digits, and a row with thousands of characters in
+/// its unique index would be refused by the database for every message of that caller.
+const LONGEST_SUBSCRIBER: usize = 256;
 /// Longest unknown key that is named in the answer, in bytes.
 const LONGEST_SHOWN_KEY: usize = 40;
 
@@ -300,7 +303,7 @@ fn subscriber(field: &'static str, raw: Option<&RawValue>) -> Result<SubscriberI
     } else {
         return Err(wrong);
     };
-    let id = id.replace('\0', "");
+    let id = bounded(field, id.replace('\0', ""), LONGEST_SUBSCRIBER)?;
     SubscriberId::new(&id).filter(|_| !trim(&id).is_empty()).ok_or(BadBody::NoSubscriber)
 }
 

@@ -115,7 +115,8 @@ const DEAD_LETTER: &str = "
       returning conversation_id),
     marked as (
       update conversations c set escalated_at = now(), updated_at = now()
-      from held where c.id = held.conversation_id),
+      from held where c.id = held.conversation_id
+      returning 1),
     called as (
       insert into rs_handoffs (conversation_id, reason)
       select conversation_id, 'low_confidence' from held where conversation_id is not null),

@@ -94,7 +94,7 @@ const HANDOFF_WITHOUT_TURN: &str = "
     called as (
       insert into rs_handoffs (conversation_id, turn_id, reason) select id, $3::uuid, 'low_confidence' from contact)
     insert into outbox (tenant_id, subscriber_id, conversation_id, kind, payload)
-    select $1, $2, (select id from contact), 'reply', $4::jsonb";
+    select $1, $2, (select id from contact), 'reply', $4::jsonb where not $5";
 
 /// Says what became of an owed reply.
 const STATUS: &str = "select status from rs_owed where turn_id = $1";
@@ -190,7 +190,8 @@ async fn abandon(lease: &Lease, handoff: &Handoff<'_>) -> Result<Resolved, Store
     Ok(if ended == 0 { Resolved::NothingThere } else { Resolved::Abandoned })
 }
 
-/// Queues the escalation copy for a contact whose message was never recorded.
+/// Calls a person for a contact whose message was never recorded, and queues the escalation copy unless the contact
+/// has read it.
 ///
 /// # Errors
 /// When the statement may not have run: call again.
@@ -198,8 +199,13 @@ pub async fn hand_off_without_turn(database: &Database, handoff: &Handoff<'_>) -
     let lease = database.lease().await?;
     let statement = lease.prepared(HANDOFF_WITHOUT_TURN).await?;
     let payload = reply_payload(&[handoff.text.to_owned()]);
-    let values: &[&(dyn ToSql + Sync)] =
-        &[&handoff.tenant.as_str(), &handoff.subscriber.expose(), handoff.turn.as_uuid(), &payload];
+    let values: &[&(dyn ToSql + Sync)] = &[
+        &handoff.tenant.as_str(),
+        &handoff.subscriber.expose(),
+        handoff.turn.as_uuid(),
+        &payload,
+        &handoff.told,
+    ];
     lease.client()?.execute(&statement, values).await?;
     lease.give_back();
     Ok(())

@@ -164,7 +164,11 @@ fn prepare_all() -> Hook {
 /// # Errors
 /// [`StoreError::Unavailable`] when the server cannot be reached or refuses the login.
 pub async fn connect(address: &Address) -> Result<Client, StoreError> {
-    let (client, driver) = address.open().await.map_err(|error| unreachable_because(&error))?;
+    let opening = tokio::time::timeout(PoolLimits::default().connect, address.open());
+    let opened = opening.await.map_err(|_| StoreError::Unavailable {
+        reason: "the server accepts connections and does not answer; check that the port is a Postgres server's",
+    })?;
+    let (client, driver) = opened.map_err(|error| unreachable_because(&error))?;
     tokio::spawn(driver);
     Ok(client)
 }

@@ -25,6 +25,8 @@ use crate::turn::{Draft, OpenReport, SettleReport, TurnRequest, Way};
 const LANE_PAUSE: Duration = Duration::from_millis(100);
 /// How long to wait for the previous reply to leave our hands; normally it has long done so.
 const IN_HAND_PAUSE: Duration = Duration::from_millis(2);
+/// After this many pauses the turn goes on all the same: order matters less than an answer.
+const MOST_IN_HAND_WAITS: u32 = 500;
 /// A flight that has less than this is not started: it would be cut off and its outcome unknown, while the contact
 /// reads the handoff copy (ARC-31).
 const SHORTEST_FLIGHT: Duration = Duration::from_millis(20);
@@ -53,6 +55,7 @@ pub(in crate::actors) struct ConversationActor {
     seen: Ticket,
     timers: HashMap<Ticket, SpawnHandle>,
     quiet: Option<SpawnHandle>,
+    in_hand_waits: u32,
     current: Option<Current>,
 }
 
@@ -114,6 +117,7 @@ impl ConversationActor {
             seen: Ticket::new(0),
             timers: HashMap::new(),
             quiet: None,
+            in_hand_waits: 0,
             current: None,
         }
     }
@@ -206,10 +210,12 @@ impl ConversationActor {
 
     fn settle(&mut self, deferred: bool, ctx: &mut Context<Self>) {
         // Settle decides whether this reply may go inline: the one before must have gone its way by then (ARC-43).
-        if self.mailbox.replies.any_in_hand() {
+        if self.mailbox.replies.any_in_hand() && self.in_hand_waits < MOST_IN_HAND_WAITS {
+            self.in_hand_waits += 1;
             ctx.run_later(IN_HAND_PAUSE, move |actor, ctx| actor.settle(deferred, ctx));
             return;
         }
+        self.in_hand_waits = 0;
         let Some(current) = &mut self.current else { return };
         let (Some(opened), Some(draft)) = (&current.opened, current.draft.take()) else { return };
         let way = Way { deferred, silenced: current.silenced, limit: current.limit() };
