@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-use super::answer::UnconfirmedCount;
+use super::answer::Counted;
 use super::outbox::OutboxWaker;
 use crate::domain::{Clock, TurnId};
 use crate::store::{Database, StoreError, owed};
@@ -27,8 +27,9 @@ pub struct Confirmer {
 }
 
 enum Work {
-    Confirm(TurnId, Option<UnconfirmedCount>),
-    Queue(TurnId, Option<UnconfirmedCount>),
+    Confirm(TurnId, Option<Counted>),
+    /// The second count is lowered as soon as the reply stands in the outbox.
+    Queue(TurnId, Option<Counted>, Option<Counted>),
 }
 
 impl Confirmer {
@@ -54,13 +55,13 @@ impl Confirmer {
     }
 
     /// The reply was handed over, or is in the outbox.
-    pub(super) fn confirm(&self, turn: TurnId, count: Option<UnconfirmedCount>) {
+    pub(super) fn confirm(&self, turn: TurnId, count: Option<Counted>) {
         self.send(Work::Confirm(turn, count));
     }
 
     /// The reply could not be handed over: it goes through the outbox.
-    pub(super) fn queue(&self, turn: TurnId, count: Option<UnconfirmedCount>) {
-        self.send(Work::Queue(turn, count));
+    pub(super) fn queue(&self, turn: TurnId, count: Option<Counted>, in_hand: Option<Counted>) {
+        self.send(Work::Queue(turn, count, in_hand));
     }
 
     fn send(&self, work: Work) {
@@ -93,8 +94,9 @@ async fn work_off(database: &Database, clock: &dyn Clock, waker: &OutboxWaker, b
     for work in batch.drain(..) {
         let (turn, count) = match work {
             Work::Confirm(turn, count) => (turn, count),
-            Work::Queue(turn, count) => {
+            Work::Queue(turn, count, in_hand) => {
                 until_done(|| owed::queue(database, turn)).await;
+                drop(in_hand);
                 waker.wake();
                 (turn, count)
             }
@@ -102,17 +104,51 @@ async fn work_off(database: &Database, clock: &dyn Clock, waker: &OutboxWaker, b
         confirmed.push(turn);
         counts.extend(count);
     }
-    if until_done(|| owed::confirm(database, &confirmed, clock.now())).await {
+    confirm_all(database, clock, waker, &confirmed).await;
+}
+
+/// Confirms a batch; when the database refuses it, one by one, so that a single bad row holds nothing else up. What
+/// follows a long reply is then in the outbox, for the worker.
+async fn confirm_all(database: &Database, clock: &dyn Clock, waker: &OutboxWaker, turns: &[TurnId]) {
+    if let Ok(queued) = until_answered(|| owed::confirm(database, turns, clock.now())).await {
+        return wake_if(queued, waker);
+    }
+    for turn in turns {
+        let one = std::slice::from_ref(turn);
+        match until_answered(|| owed::confirm(database, one, clock.now())).await {
+            Ok(queued) => wake_if(queued, waker),
+            Err(error) => {
+                tracing::error!(turn = %turn, err = %error, "reply not confirmed: its spend is not counted");
+            }
+        }
+    }
+}
+
+fn wake_if(queued: bool, waker: &OutboxWaker) {
+    if queued {
         waker.wake();
     }
 }
 
-/// Repeats a statement that can be repeated until the database has answered it: a reply is never dropped.
-async fn until_done<T, F: Future<Output = Result<T, StoreError>>>(statement: impl Fn() -> F) -> T {
+/// Repeats a statement that can be repeated until the database has carried it out: a reply is never dropped.
+async fn until_done<F: Future<Output = Result<(), StoreError>>>(statement: impl Fn() -> F) {
+    let mut pause = PAUSES.0;
+    while let Err(error) = until_answered(&statement).await {
+        tracing::error!(err = %error, "reply not queued yet");
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(PAUSES.1);
+    }
+}
+
+/// Repeats a statement until the database has answered it, with yes or no.
+async fn until_answered<T, F: Future<Output = Result<T, StoreError>>>(
+    statement: impl Fn() -> F,
+) -> Result<T, StoreError> {
     let mut pause = PAUSES.0;
     loop {
         match statement().await {
-            Ok(done) => return done,
+            Ok(done) => return Ok(done),
+            Err(error @ StoreError::Refused { .. }) if !error.is_deadlock() => return Err(error),
             Err(error) => tracing::warn!(err = %error, "reply not confirmed yet"),
         }
         tokio::time::sleep(pause).await;

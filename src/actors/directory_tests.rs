@@ -19,7 +19,7 @@ use crate::domain::{Binding, ContactText, ConversationId};
 use crate::model::Reply;
 use crate::store::StoreError;
 use crate::store::open::OpenTurn;
-use crate::turn::{Decision, Draft, OpenReport, SettleReport, TurnRequest};
+use crate::turn::{Decision, Draft, OpenReport, SettleReport, TurnRequest, Way};
 
 const CONVERSATIONS: u64 = 20_000;
 const MESSAGES: u64 = 120_000;
@@ -139,7 +139,7 @@ impl Steps for Watch {
                 played.busy.remove(&key_of(&request));
                 panic!("played failure of a step");
             }
-            Draft { reply: Reply::scripted("played"), decision: Decision::Scripted }
+            Draft::of_copy(Reply::scripted("played"), Decision::Scripted)
         })
     }
 
@@ -148,8 +148,7 @@ impl Steps for Watch {
         request: Arc<TurnRequest>,
         _: Arc<OpenTurn>,
         _: Draft,
-        _: bool,
-        _: Option<Duration>,
+        _: Way,
     ) -> BoxFuture<'static, SettleReport> {
         let played = Arc::clone(&self.0);
         Box::pin(async move {

@@ -49,6 +49,8 @@ struct PulseState {
     last_sent: AtomicU64,
     /// Grows whenever two confirmed beats were further apart than the limit.
     life: AtomicU64,
+    /// When the first beat of this life was sent; 0 before it.
+    life_began: AtomicU64,
 }
 
 impl Pulse {
@@ -70,6 +72,14 @@ impl Pulse {
         self.age().is_some_and(|age| age <= self.limit) && self.life() == life
     }
 
+    /// Whether this process has beaten without a break for `time`: only then may it call others dead (ARC-44).
+    #[must_use]
+    pub fn unbroken_for(&self, time: Duration) -> bool {
+        let began = self.shared.life_began.load(Ordering::Acquire);
+        let lived = Duration::from_millis(boot_clock_ms().saturating_sub(began));
+        began != 0 && lived >= time && self.age().is_some_and(|age| age <= self.limit)
+    }
+
     /// Time since the last confirmed beat was sent, by a clock that counts suspend.
     fn age(&self) -> Option<Duration> {
         match self.shared.last_sent.load(Ordering::Acquire) {
@@ -81,8 +91,9 @@ impl Pulse {
     /// A beat that was sent then is confirmed.
     pub(super) fn confirmed(&self, sent: u64) {
         let before = self.shared.last_sent.load(Ordering::Acquire);
-        if before != 0 && Duration::from_millis(sent.saturating_sub(before)) > self.limit {
-            self.shared.life.fetch_add(1, Ordering::AcqRel);
+        if before == 0 || Duration::from_millis(sent.saturating_sub(before)) > self.limit {
+            self.shared.life.fetch_add(u64::from(before != 0), Ordering::AcqRel);
+            self.shared.life_began.store(sent, Ordering::Release);
         }
         self.shared.last_sent.store(sent, Ordering::Release);
     }

@@ -11,6 +11,7 @@ mod manychat;
 mod observe;
 mod outbox;
 mod pressure;
+mod recoverer;
 mod resolver;
 mod supervisor;
 mod system;

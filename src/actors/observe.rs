@@ -43,6 +43,11 @@ impl Face {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).conversation = Some(id);
     }
 
+    /// `None` until the first flight has answered.
+    pub(super) fn conversation(&self) -> Option<ConversationId> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).conversation
+    }
+
     /// `None` while the conversation is idle.
     pub(super) fn busy(&self, waiting: usize) -> Option<BusyConversation> {
         let state = *self.state.lock().unwrap_or_else(PoisonError::into_inner);

@@ -15,6 +15,8 @@ use super::manychat::{DatabaseRate, Delivery, ManyChat, Parts};
 use super::observe::ActorsReport;
 use super::outbox::{Outbox, WorkerParts};
 use super::pressure::{Overload, Pressure};
+use super::recoverer::Recoverer;
+use super::resolver::Resolver;
 use super::supervisor::{Supervisor, SupervisorActor};
 use crate::manychat;
 use crate::store::outbox::Claimant;
@@ -121,7 +123,6 @@ impl System {
         // Delivery and supervision have an arbiter of their own: a flood of conversations must not delay them.
         let system_arbiter = Arbiter::with_tokio_rt(move || runtime);
         let pressure = Pressure::start(&io);
-        let steps = Arc::new(TurnSteps { context: Arc::clone(&context), io: io.clone() });
         let manychat = delivery.handle.clone();
         let rate = DatabaseRate::new(context.database.clone(), tenant, dead);
         let place = Some(system_arbiter.handle());
@@ -134,9 +135,19 @@ impl System {
         let waker = outbox.as_ref().map(Outbox::waker).unwrap_or_default();
         let clock = Arc::clone(&context.clock);
         let confirmer = Confirmer::start(context.database.clone(), clock, waker.clone(), &io);
+        let resolver = Resolver::new(Arc::clone(&context), confirmer.clone(), waker.clone(), io.clone());
+        let recoverer = outbox.is_some().then(|| Recoverer {
+            context: Arc::clone(&context),
+            snapshots: Arc::clone(&snapshots),
+            confirmer: confirmer.clone(),
+            pulse: heartbeat.pulse(),
+            io: io.clone(),
+            looking: Arc::default(),
+        });
+        let steps = Arc::new(TurnSteps { context: Arc::clone(&context), resolver: resolver.clone() });
         let shared = Arc::new(Shared { steps, confirmer: confirmer.clone(), waker, io });
         let directory = Directory::new(arbiters.iter().map(Arbiter::handle).collect(), shared, limits);
-        let supervisor = SupervisorActor::new(Arc::clone(&directory), confirmer, manychat.clone());
+        let supervisor = SupervisorActor::new(Arc::clone(&directory), confirmer, resolver, recoverer);
         let address = SupervisorActor::start_in_arbiter(&system_arbiter.handle(), move |_| supervisor);
         let services = Services {
             directory,
@@ -166,6 +177,10 @@ impl System {
         if let Some(outbox) = &self.services.outbox {
             let rest = until.saturating_duration_since(Instant::now()).max(LAST_REPLY);
             drained &= outbox.stop(rest).await;
+        }
+        // Calls that nobody waits for in the outbox, such as actions behind a response.
+        while self.services.manychat.open() > 0 && Instant::now() < until {
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
         self.services.manychat_actor.stop();
         for arbiter in &self.arbiters {

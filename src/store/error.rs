@@ -33,6 +33,13 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// True when the server ended the work because two transactions waited for each other: nothing was done, and the
+    /// same work may be done again at once.
+    #[must_use]
+    pub fn is_deadlock(&self) -> bool {
+        matches!(self, Self::Refused { code } if code == "40P01")
+    }
+
     /// True when the work may have been committed all the same.
     #[must_use]
     pub const fn is_in_doubt(&self) -> bool {

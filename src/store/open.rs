@@ -77,7 +77,7 @@ pub(super) const RECORD: &str = concat!(
      owed as (
        insert into rs_owed (turn_id, conversation_id, tenant_id, process_id, fence, status, binding,
                             user_turn_ids, received_at)
-       select $5::uuid, go.id, $1::text, $12::uuid, go.fence, 'running', go.binding, $9::uuid[], $8::timestamptz from go),
+       select $5::uuid, go.id, $1::text, $12::uuid, go.fence, 'running', go.binding, $9::uuid[], $15::timestamptz from go),
      rated as (
        insert into rate_counters as r (tenant_id, subscriber_id, window_start, count)
        select $1::text, $2::text, $13::timestamptz, $7::integer from go where $14
@@ -144,6 +144,8 @@ pub struct OpenRequest {
     pub guarded: bool,
     /// Now.
     pub now: Timestamp,
+    /// When the first of the messages arrived.
+    pub received_at: Timestamp,
     /// `rules.idleResetHours`.
     pub idle_reset_hours: u32,
     /// `rules.historyDays`.
@@ -211,6 +213,13 @@ fn contact_text<'de, D: serde::Deserializer<'de>>(from: D) -> Result<ContactText
 /// # Errors
 /// [`StoreError::InDoubt`] when the connection was lost under way; otherwise nothing was recorded.
 pub async fn open(database: &Database, request: &OpenRequest) -> Result<Opened, StoreError> {
+    match open_once(database, request).await {
+        Err(error) if error.is_deadlock() => open_once(database, request).await,
+        opened => opened,
+    }
+}
+
+async fn open_once(database: &Database, request: &OpenRequest) -> Result<Opened, StoreError> {
     let lease = database.lease().await?;
     let values = Values::of(request);
     let (lane_row, recorded, read) = fly(&lease, request, &values).await?;
@@ -310,6 +319,7 @@ async fn fly(
         request.process.as_uuid(),
         &values.window,
         &request.guarded,
+        &request.received_at,
     ];
     let read_values: &[&(dyn ToSql + Sync)] = &[
         &tenant,

@@ -20,10 +20,12 @@ const CLAIM: &str = "
       select o.id from outbox o
       where o.tenant_id = $1 and o.kind = 'reply'
         and (o.status = 'pending' and o.next_attempt_at <= now()
-          or o.status = 'delivering' and o.rs_lease_until is not null
+          or o.status = 'delivering' and o.rs_process_id is null and o.rs_lease_until <= now()
+             and o.rs_lease_until - interval '15 minutes' >= o.next_attempt_at
+          or o.status = 'delivering' and o.rs_process_id is not null
              and (o.rs_lease_until <= now()
-               or o.rs_process_id is not null and not exists (
-                    select 1 from rs_processes p where p.id = o.rs_process_id and p.beat_at > clock_timestamp() - make_interval(secs => $5))))
+               or not exists (select 1 from rs_processes p where p.id = o.rs_process_id
+                              and p.beat_at > clock_timestamp() - make_interval(secs => $5))))
         and not exists (
           select 1 from outbox e
           where e.tenant_id = o.tenant_id and e.subscriber_id = o.subscriber_id and e.kind = 'reply'
@@ -41,10 +43,12 @@ const CLAIM: &str = "
                 as pause";
 
 /// A row that the reference has claimed carries no lease of ours; it gets one that no live claim outlasts, counted
-/// from when we first saw it (COMP-6).
+/// from when we first saw it (COMP-6). One from before the row's present due time belongs to an earlier claim: the
+/// reference does not clear our column when it gives a row back.
 const WATCH_FOREIGN: &str = "
     update outbox set rs_lease_until = now() + interval '15 minutes'
-    where tenant_id = $1 and status = 'delivering' and rs_lease_until is null";
+    where tenant_id = $1 and status = 'delivering' and rs_process_id is null
+      and (rs_lease_until is null or rs_lease_until - interval '15 minutes' < next_attempt_at)";
 
 /// Seconds until the next reply is due, for the timer.
 const NEXT_DUE: &str = "
@@ -117,7 +121,8 @@ const DEAD_LETTER: &str = "
       select conversation_id, 'low_confidence' from held where conversation_id is not null),
     paced as (
       update rs_lanes l set next_text_at = clock_timestamp() + make_interval(secs => $5)
-      from held where l.conversation_id = held.conversation_id)
+      from held, (select count(*) from marked) as after_the_conversation
+      where l.conversation_id = held.conversation_id)
     select 1 as held from held";
 
 /// Gives the row back unattempted, as at a stop (WRK-11).
@@ -187,14 +192,12 @@ pub async fn claim(database: &Database, claimant: &Claimant, most: i64) -> Resul
 }
 
 fn claim_of(row: &Row) -> Result<Claim, StoreError> {
-    let subscriber: &str = row.try_get("subscriber_id")?;
     let payload: Value = row.try_get("payload")?;
     let sent: i32 = row.try_get("sent")?;
     let conversation: Option<Uuid> = row.try_get("conversation_id")?;
     Ok(Claim {
         id: row.try_get("id")?,
-        subscriber: SubscriberId::new(subscriber)
-            .ok_or(StoreError::Unexpected { what: "outbox.subscriber_id" })?,
+        subscriber: SubscriberId::stored(row.try_get("subscriber_id")?),
         conversation: conversation.map(ConversationId::from),
         texts: Redacted::new(texts_of(&payload)),
         attempt: row.try_get("attempts")?,

@@ -27,11 +27,20 @@ pub(super) const CONFIRM: &str = "
       select tenant_id, sum(tokens) as tokens, sum(cost_usd) as cost_usd from gone where charged group by tenant_id),
     added as (
       insert into budget_counters as b (tenant_id, day, tokens, cost_usd)
-      select tenant_id, $2, least(tokens, 2147483647)::integer, cost_usd from spend
+      select tenant_id, $2, least(tokens, 2147483647)::integer, least(cost_usd, 999999.999999) from spend
       on conflict (tenant_id, day) do update
         set tokens = least(b.tokens::bigint + excluded.tokens, 2147483647)::integer,
-            cost_usd = b.cost_usd + excluded.cost_usd)
+            cost_usd = least(b.cost_usd + excluded.cost_usd, 999999.999999))
     select exists (select 1 from following) as queued";
+
+/// What dead processes of the tenant have left: replies that were said and not handed over, and turns that never
+/// ended.
+const ORPHANS: &str = "
+    select o.turn_id, o.status, o.queued from rs_owed o
+    where o.tenant_id = $1
+      and not exists (select 1 from rs_processes p where p.id = o.process_id
+                      and p.beat_at > clock_timestamp() - make_interval(secs => $2))
+    order by o.created_at limit 100";
 
 /// Puts a said reply into the outbox, once and whole.
 const QUEUE: &str = "
@@ -48,11 +57,16 @@ const QUEUE: &str = "
 /// Ends a turn that never settled: its lane is released, the handoff is recorded and, when the contact has not
 /// been told yet, queued; the owed reply is paid.
 const ABANDON: &str = "
-    with lane as (
-      update rs_lanes set turn_id = null, process_id = null, expires_at = null where turn_id = $1),
+    with contact as (
+      select c.id from conversations c join rs_owed o on o.conversation_id = c.id
+      where o.turn_id = $1 for no key update of c),
+    lane as (
+      update rs_lanes l set turn_id = null, process_id = null, expires_at = null
+      from contact where l.conversation_id = contact.id and l.turn_id = $1),
     gone as (
-      delete from rs_owed where turn_id = $1 and status = 'running'
-      returning conversation_id, (binding <> 'unbound' or not $2) as bound),
+      delete from rs_owed o using contact
+      where o.conversation_id = contact.id and o.turn_id = $1 and o.status = 'running'
+      returning o.conversation_id, (o.binding <> 'unbound' or not $2) as bound),
     agent as (
       insert into turns (conversation_id, role, text, outcome, bound, created_at)
       select conversation_id, 'agent', $3::text, 'error', bound, $4::timestamptz from gone),
@@ -65,8 +79,11 @@ const ABANDON: &str = "
     told as (
       insert into outbox (tenant_id, subscriber_id, conversation_id, kind, payload, next_attempt_at)
       select c.tenant_id, c.subscriber_id, c.id, 'reply', $6::jsonb, now()
-      from gone join conversations c on c.id = gone.conversation_id where not $5)
-    select count(*) from gone";
+      from gone join conversations c on c.id = gone.conversation_id where not $5),
+    nudged as (
+      update nudges n set status = 'cancelled', cancel_reason = 'escalated', updated_at = now()
+      from gone where n.conversation_id = gone.conversation_id and n.status = 'pending')
+    select 1 as gone from gone";
 
 /// Sends the escalation copy to a contact whose message could not even be recorded (LANE-9).
 const HANDOFF_WITHOUT_TURN: &str = "
@@ -168,8 +185,9 @@ async fn abandon(lease: &Lease, handoff: &Handoff<'_>) -> Result<Resolved, Store
     let turn = handoff.turn.as_uuid();
     let values: &[&(dyn ToSql + Sync)] =
         &[turn, &handoff.tokens_enforced, &handoff.text, &handoff.now, &handoff.told, &payload];
-    lease.client()?.execute(&statement, values).await?;
-    Ok(Resolved::Abandoned)
+    // Nothing is left to abandon when the turn settled between the two statements: ask again.
+    let ended = lease.client()?.execute(&statement, values).await?;
+    Ok(if ended == 0 { Resolved::NothingThere } else { Resolved::Abandoned })
 }
 
 /// Queues the escalation copy for a contact whose message was never recorded.
@@ -182,6 +200,63 @@ pub async fn hand_off_without_turn(database: &Database, handoff: &Handoff<'_>) -
     let payload = reply_payload(&[handoff.text.to_owned()]);
     let values: &[&(dyn ToSql + Sync)] =
         &[&handoff.tenant.as_str(), &handoff.subscriber.expose(), handoff.turn.as_uuid(), &payload];
+    lease.client()?.execute(&statement, values).await?;
+    lease.give_back();
+    Ok(())
+}
+
+/// What a dead process owed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Orphan {
+    /// A reply that may or may not have reached its contact: it goes through the outbox (ARC-43).
+    Said(TurnId),
+    /// A reply that stands in the outbox already and only needs confirming.
+    Queued(TurnId),
+    /// A turn that never ended.
+    Running(TurnId),
+}
+
+/// Finds what dead processes have left, oldest first, at most 100.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn orphans(
+    database: &Database,
+    tenant: &TenantId,
+    dead_secs: f64,
+) -> Result<Vec<Orphan>, StoreError> {
+    let lease = database.lease().await?;
+    let statement = lease.prepared(ORPHANS).await?;
+    let rows = lease.client()?.query(&statement, &[&tenant.as_str(), &dead_secs]).await?;
+    lease.give_back();
+    rows.iter()
+        .map(|row| {
+            let turn = TurnId::from(row.try_get::<_, Uuid>("turn_id")?);
+            let (status, queued): (&str, bool) = (row.try_get("status")?, row.try_get("queued")?);
+            Ok(match (status, queued) {
+                ("running", _) => Orphan::Running(turn),
+                (_, true) => Orphan::Queued(turn),
+                (_, false) => Orphan::Said(turn),
+            })
+        })
+        .collect()
+}
+
+/// Ends a dead process's turn with a person: the escalation copy is queued and the handoff recorded, once.
+///
+/// # Errors
+/// When the statement may not have run: call again.
+pub async fn abandon_orphan(
+    database: &Database,
+    turn: TurnId,
+    text: &str,
+    tokens_enforced: bool,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let lease = database.lease().await?;
+    let statement = lease.prepared(ABANDON).await?;
+    let payload = reply_payload(&[text.to_owned()]);
+    let values: &[&(dyn ToSql + Sync)] = &[turn.as_uuid(), &tokens_enforced, &text, &now, &false, &payload];
     lease.client()?.execute(&statement, values).await?;
     lease.give_back();
     Ok(())

@@ -194,7 +194,11 @@ impl Connect for OnRuntime {
             });
             match opening.await {
                 Ok(opened) => opened,
-                Err(stopped) => std::panic::resume_unwind(stopped.into_panic()),
+                Err(stopped) => match stopped.try_into_panic() {
+                    Ok(panic) => std::panic::resume_unwind(panic),
+                    // The runtime is going down: nobody waits for a connection any longer.
+                    Err(_) => std::future::pending().await,
+                },
             }
         })
     }

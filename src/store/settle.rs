@@ -12,13 +12,18 @@ use crate::domain::{ConversationId, EscalationReason, Fence, Outcome, ProcessId,
 /// Turns the owed reply from `running` to `said` and writes all that hangs on it. It changes nothing when the
 /// turn was superseded: its lane has another fence, or its owed row is no longer `running`.
 ///
+/// The conversation's row is locked before the lane's, as in Open: in the other order the two could wait for each
+/// other.
+///
 /// A reply too long for the response keeps its remainder on the owed row (GAP-CH-11): in the outbox it could be
 /// claimed before the beginning is out, by any worker. Confirming moves it there. Until then a following reply goes
 /// behind it, due a moment later, so that the remainder is there first (ARC-43).
 pub(super) const SETTLE: &str = "
-    with lane as (
-      update rs_lanes set turn_id = null, process_id = null, expires_at = null
-      where conversation_id = $1 and turn_id = $2 and fence = $3
+    with contact as (
+      select id from conversations where id = $1 for no key update),
+    lane as (
+      update rs_lanes l set turn_id = null, process_id = null, expires_at = null
+      from contact where l.conversation_id = contact.id and l.turn_id = $2 and l.fence = $3
       returning 1),
     way as (
       select $5::boolean
@@ -136,6 +141,13 @@ pub enum Settled {
 /// # Errors
 /// [`StoreError::InDoubt`] when it may have been committed all the same; otherwise nothing was recorded.
 pub async fn settle(database: &Database, request: &SettleRequest) -> Result<Settled, StoreError> {
+    match settle_once(database, request).await {
+        Err(error) if error.is_deadlock() => settle_once(database, request).await,
+        settled => settled,
+    }
+}
+
+async fn settle_once(database: &Database, request: &SettleRequest) -> Result<Settled, StoreError> {
     let lease = database.lease().await?;
     let statement = lease.prepared(SETTLE).await?;
     let agent = &request.agent;

@@ -40,6 +40,7 @@ impl Fixture {
             tokens_enforced: false,
             messages: vec![message],
             guarded: false,
+            received_at: jiff::Timestamp::now(),
             now: Timestamp::now(),
             idle_reset_hours: 24,
             history_days: 30,

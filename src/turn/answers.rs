@@ -3,7 +3,6 @@
 use crate::channel::{self, BlockContext, InlinePlan, RenderError};
 
 use super::context::{Snapshot, TurnContext};
-use super::draft::Draft;
 
 /// What of a reply goes where.
 #[derive(Debug)]
@@ -27,19 +26,6 @@ impl<'ctx> Answers<'ctx> {
     #[must_use]
     pub fn of(context: &'ctx TurnContext, snapshot: &'ctx Snapshot) -> Self {
         Self { context, snapshot }
-    }
-
-    /// The texts as the contact will read them, one delivery per text: a model's text is converted to the
-    /// channel's marks, the tenant's own copy never is (DEC-4, DEC-35).
-    #[must_use]
-    pub fn delivered_texts(&self, draft: &Draft) -> Vec<String> {
-        let texts = draft.reply.messages.iter();
-        if draft.is_model_text() {
-            let marks = channel::profile(self.context.settings.channel).marks;
-            texts.map(|text| channel::convert(text, marks)).collect()
-        } else {
-            texts.cloned().collect()
-        }
     }
 
     /// How a reply with these texts is delivered on this channel (CHC-3, CHC-4, GAP-CH-11).

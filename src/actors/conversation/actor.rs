@@ -13,16 +13,21 @@ use tracing::{Instrument, Span};
 use super::machine::{Effect, Event, Machine, OpenResult, SettleResult, Telling, Ticket};
 use super::mailbox::{Arrival, Mailbox, Slot};
 use super::steps::{Copy, Steps};
-use crate::actors::answer::{Answer, OwedReply};
+use crate::actors::answer::{Answer, Counted, OwedReply};
 use crate::actors::confirmer::Confirmer;
 use crate::actors::directory::{ContactKey, Directory};
 use crate::actors::outbox::OutboxWaker;
 use crate::domain::{Deadline, TurnId};
 use crate::store::open::OpenTurn;
-use crate::turn::{Draft, OpenReport, SettleReport, TurnRequest};
+use crate::turn::{Draft, OpenReport, SettleReport, TurnRequest, Way};
 
 /// How long to wait before asking again for a lane that another process holds.
 const LANE_PAUSE: Duration = Duration::from_millis(100);
+/// How long to wait for the previous reply to leave our hands; normally it has long done so.
+const IN_HAND_PAUSE: Duration = Duration::from_millis(2);
+/// A flight that has less than this is not started: it would be cut off and its outcome unknown, while the contact
+/// reads the handoff copy (ARC-31).
+const SHORTEST_FLIGHT: Duration = Duration::from_millis(20);
 
 /// What all conversations of a process share.
 pub(in crate::actors) struct Shared {
@@ -62,6 +67,8 @@ struct Current {
     opened: Option<Arc<OpenTurn>>,
     draft: Option<Draft>,
     rendered: Option<Vec<u8>>,
+    /// The request was answered without a message.
+    silenced: bool,
 }
 
 /// Something waits in the mailbox.
@@ -137,7 +144,8 @@ impl ConversationActor {
             Effect::Settle { deferred } => self.settle(deferred, ctx),
             Effect::Tell(ticket, telling) => self.tell(ticket, telling, ctx),
             Effect::QueueReply => self.with_current(|shared, current| {
-                shared.confirmer.queue(current.request.id, None);
+                let in_hand = Counted::new(&self.mailbox.replies.in_hand);
+                shared.confirmer.queue(current.request.id, None, Some(in_hand));
             }),
             Effect::ConfirmQueued => self.with_current(|shared, current| {
                 shared.confirmer.confirm(current.request.id, None);
@@ -167,7 +175,20 @@ impl ConversationActor {
     /// Takes the turn's messages out of the mailbox and opens it.
     fn begin(&mut self, tickets: &[Ticket], ctx: &mut Context<Self>) {
         self.current = Current::of(self.mailbox.take(tickets));
+        self.give_up_waiting(ctx);
         self.open(self.current.as_ref().and_then(Current::limit), ctx);
+    }
+
+    /// Too little is left of the deadline for another flight: its request is answered now, as the deadline would a
+    /// moment later, and the turn goes on without it.
+    fn give_up_waiting(&mut self, ctx: &mut Context<Self>) {
+        let late = self
+            .current
+            .as_ref()
+            .filter(|current| current.limit().is_some_and(|left| left < SHORTEST_FLIGHT));
+        if let Some(live) = late.map(|current| current.live) {
+            self.feed(Event::DeadlinePassed(live), ctx);
+        }
     }
 
     fn open(&mut self, limit: Option<Duration>, ctx: &mut Context<Self>) {
@@ -184,16 +205,15 @@ impl ConversationActor {
     }
 
     fn settle(&mut self, deferred: bool, ctx: &mut Context<Self>) {
+        // Settle decides whether this reply may go inline: the one before must have gone its way by then (ARC-43).
+        if self.mailbox.replies.any_in_hand() {
+            ctx.run_later(IN_HAND_PAUSE, move |actor, ctx| actor.settle(deferred, ctx));
+            return;
+        }
         let Some(current) = &mut self.current else { return };
         let (Some(opened), Some(draft)) = (&current.opened, current.draft.take()) else { return };
-        let limit = current.limit();
-        let future = self.shared.steps.settle(
-            Arc::clone(&current.request),
-            Arc::clone(opened),
-            draft,
-            deferred,
-            limit,
-        );
+        let way = Way { deferred, silenced: current.silenced, limit: current.limit() };
+        let future = self.shared.steps.settle(Arc::clone(&current.request), Arc::clone(opened), draft, way);
         self.run(ctx, async move { StepOutcome::Settled(future.await) });
     }
 
@@ -213,18 +233,27 @@ impl ConversationActor {
             ctx.cancel_future(timer);
         }
         let shared = Arc::clone(&self.shared);
-        let unconfirmed = Arc::clone(&self.mailbox.unconfirmed);
+        let mailbox = Arc::clone(&self.mailbox);
         if let Some(current) = &mut self.current
             && let Some(mut slot) = current.slots.remove(&ticket)
         {
-            let answer = current.answer(telling, &slot, &shared, unconfirmed);
+            current.silenced |= ticket == current.live && telling == Telling::Silent;
+            let answer = current.answer(telling, &slot, &shared, &mailbox);
             slot.send(answer);
             return;
         }
         self.mailbox.tell(ticket, |slot| {
-            slot.span.in_scope(|| tracing::info!("turn waits for the previous one"));
+            slot.span.in_scope(|| self.report_waiting());
             copy_of(telling).and_then(|copy| copy_answer(copy, slot, &shared))
         });
+    }
+
+    /// A message of this contact was answered silently because it still waits (LANE-4).
+    fn report_waiting(&self) {
+        match self.mailbox.face.conversation() {
+            Some(id) => tracing::info!(conversation = %id, "turn waits for the previous one"),
+            None => tracing::info!("turn waits for the previous one"),
+        }
     }
 
     fn arm(&mut self, ticket: Ticket, deadline: Deadline, ctx: &mut Context<Self>) {
@@ -280,7 +309,17 @@ impl Current {
             slots.insert(arrival.ticket, arrival.slot);
         }
         let request = Arc::new(TurnRequest { id: TurnId::fresh(), messages, snapshot, presented_secret });
-        Some(Self { request, deadline, span, slots, live, opened: None, draft: None, rendered: None })
+        Some(Self {
+            request,
+            deadline,
+            span,
+            slots,
+            live,
+            opened: None,
+            draft: None,
+            rendered: None,
+            silenced: false,
+        })
     }
 
     /// What a flight may take: the rest of the deadline, or no limit of a request that is answered already.
@@ -297,7 +336,7 @@ impl Current {
         telling: Telling,
         slot: &Slot,
         shared: &Shared,
-        unconfirmed: Arc<std::sync::atomic::AtomicUsize>,
+        mailbox: &Mailbox,
     ) -> Option<Answer> {
         match copy_of(telling) {
             // A reply that is still on its way tells enough: no holding line behind it (LANE-7).
@@ -307,7 +346,7 @@ impl Current {
             Some(copy) => copy_answer(copy, slot, shared),
             None => {
                 let body = self.rendered.take()?;
-                let owed = OwedReply::new(self.request.id, shared.confirmer.clone(), unconfirmed);
+                let owed = OwedReply::new(self.request.id, shared.confirmer.clone(), &mailbox.replies);
                 Some(Answer { body, owed: Some(owed) })
             }
         }
@@ -388,6 +427,7 @@ impl Handler<StepEnded> for ConversationActor {
                 if let Some(current) = &mut self.current {
                     current.draft = Some(draft);
                 }
+                self.give_up_waiting(ctx);
                 Event::Decided
             }
             StepOutcome::Settled(report) => Event::Settled(self.settled(report)),

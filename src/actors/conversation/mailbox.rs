@@ -2,14 +2,14 @@
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tracing::Span;
 
 use super::machine::{BurstKey, Ticket};
-use crate::actors::answer::{Answer, Outgoing};
+use crate::actors::answer::{Answer, Counted, Outgoing, ReplyCounts};
 use crate::actors::directory::Message;
 use crate::actors::observe::Face;
 use crate::channel::InboundMessage;
@@ -21,8 +21,8 @@ pub(in crate::actors) struct Mailbox {
     inner: Mutex<Inner>,
     /// What the conversation shows of itself.
     pub(in crate::actors) face: Face,
-    /// Replies handed to a response and not confirmed yet.
-    pub(in crate::actors) unconfirmed: Arc<AtomicUsize>,
+    /// Replies given to a response.
+    pub(in crate::actors) replies: ReplyCounts,
 }
 
 struct Inner {
@@ -46,7 +46,8 @@ pub(super) struct Slot {
     pub(super) presented_secret: Redacted<Arc<str>>,
     pub(super) snapshot: Arc<Snapshot>,
     pub(super) span: Span,
-    open: Option<OpenMessage>,
+    /// Counts the message as open until it is answered or dropped.
+    open: Option<Counted>,
 }
 
 /// What the machine needs to know of a message.
@@ -59,30 +60,20 @@ pub(super) struct Notice {
     pub(super) quiet: Duration,
 }
 
-/// Counts a message as open until it is answered or dropped.
-struct OpenMessage(Arc<AtomicUsize>);
-
-impl Drop for OpenMessage {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
 impl Mailbox {
     pub(in crate::actors) fn new() -> Self {
         let inner = Inner { waiting: VecDeque::new(), next_ticket: 1, last_used: Instant::now() };
-        Self { inner: Mutex::new(inner), face: Face::new(), unconfirmed: Arc::new(AtomicUsize::new(0)) }
+        Self { inner: Mutex::new(inner), face: Face::new(), replies: ReplyCounts::default() }
     }
 
     /// Puts a message behind the others.
     pub(in crate::actors) fn put(&self, message: Message, open: &Arc<AtomicUsize>) {
-        open.fetch_add(1, Ordering::AcqRel);
         let slot = Slot {
             outgoing: Some(message.outgoing),
             presented_secret: message.presented_secret,
             snapshot: Arc::clone(&message.snapshot),
             span: message.span,
-            open: Some(OpenMessage(Arc::clone(open))),
+            open: Some(Counted::new(open)),
         };
         let mut inner = self.lock();
         let ticket = Ticket::new(inner.next_ticket);
@@ -104,7 +95,7 @@ impl Mailbox {
 
     /// True when nothing waits and no reply is under way. Whether a turn runs, its actor knows.
     pub(in crate::actors) fn is_at_rest(&self) -> bool {
-        self.len() == 0 && self.unconfirmed.load(Ordering::Acquire) == 0
+        self.len() == 0 && !self.replies.any_unconfirmed()
     }
 
     /// How long nothing has arrived.

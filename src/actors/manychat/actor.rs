@@ -119,9 +119,8 @@ impl ManyChatActor {
                 // Time has passed since the actor looked: the process may have been paused.
                 if parts.pulse.allows(life) { parts.client.call(call).await } else { Err(too_old()) }
             };
-            let result = AssertUnwindSafe(calling).catch_unwind().await.unwrap_or_else(|_| {
-                Err(ManyChatError::Connection { endpoint, reason: LostBy::Network, sent: true })
-            });
+            let failed = Err(ManyChatError::Connection { endpoint, reason: LostBy::Network, sent: true });
+            let result = AssertUnwindSafe(calling).catch_unwind().await.unwrap_or(failed);
             parts.totals.count(endpoint, &result);
             address.do_send(CallEnded { order: id, result });
         });

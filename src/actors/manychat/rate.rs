@@ -374,7 +374,8 @@ impl Ready {
 
     fn pop(&mut self) -> Option<OrderId> {
         let others = !self.begun.is_empty() || !self.background.is_empty();
-        if !self.in_request.is_empty() && !(others && self.in_a_row + 1 >= BACKGROUND_SHARE) {
+        let turn_of_others = others && self.in_a_row + 1 >= BACKGROUND_SHARE;
+        if !self.in_request.is_empty() && !turn_of_others {
             self.in_a_row = if others { self.in_a_row + 1 } else { 0 };
             return self.in_request.pop_front();
         }

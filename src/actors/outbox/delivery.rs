@@ -1,6 +1,6 @@
 //! The delivery of one claimed reply, text by text, and what becomes of it (04 sections 3 and 5, DEC-31).
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use uuid::Uuid;
 
@@ -35,10 +35,9 @@ pub(super) enum Ended {
 
 /// Delivers what is left of the reply (GAP-DL-2) and records the end.
 pub(super) async fn deliver(parts: &WorkerParts, claim: Claim) -> Ended {
-    let start = Instant::now() + claim.pause;
     for (index, text) in claim.texts.expose().iter().enumerate().skip(claim.sent) {
-        let not_before = (index == claim.sent).then_some(start);
-        match send(parts, &claim, text, not_before, index).await {
+        let wait = if index == claim.sent { claim.pause } else { Duration::ZERO };
+        match send(parts, &claim, text, wait, index).await {
             Sent::Yes => {}
             Sent::Failed(error) => return failed(parts, &claim, &error).await,
             Sent::Lost => return Ended::Lost,
@@ -63,14 +62,8 @@ enum Sent {
 }
 
 /// Sends one text and keeps the claim alive while it waits for its turn at ManyChat.
-async fn send(
-    parts: &WorkerParts,
-    claim: &Claim,
-    text: &str,
-    not_before: Option<Instant>,
-    sent: usize,
-) -> Sent {
-    let sending = parts.manychat.send_text(&claim.subscriber, ContactText::new(text), not_before);
+async fn send(parts: &WorkerParts, claim: &Claim, text: &str, wait: Duration, sent: usize) -> Sent {
+    let sending = parts.manychat.send_text(&claim.subscriber, ContactText::new(text), wait);
     tokio::pin!(sending);
     let mut renewals = tokio::time::interval(parts.claimant.lease / 3);
     renewals.tick().await;
