@@ -104,30 +104,28 @@ async fn work_off(database: &Database, clock: &dyn Clock, waker: &OutboxWaker, b
         confirmed.push(turn);
         counts.extend(count);
     }
-    confirm_all(database, clock, waker, &confirmed).await;
+    if confirm_all(database, clock, &confirmed).await {
+        waker.wake();
+    }
 }
 
-/// Confirms a batch; when the database refuses it, one by one, so that a single bad row holds nothing else up. What
-/// follows a long reply is then in the outbox, for the worker.
-async fn confirm_all(database: &Database, clock: &dyn Clock, waker: &OutboxWaker, turns: &[TurnId]) {
+/// Confirms a batch; when the database refuses it, one by one, so that a single bad row holds nothing else up. True
+/// when the rest of a long reply was queued.
+async fn confirm_all(database: &Database, clock: &dyn Clock, turns: &[TurnId]) -> bool {
     if let Ok(queued) = until_answered(|| owed::confirm(database, turns, clock.now())).await {
-        return wake_if(queued, waker);
+        return queued;
     }
+    let mut any = false;
     for turn in turns {
         let one = std::slice::from_ref(turn);
         match until_answered(|| owed::confirm(database, one, clock.now())).await {
-            Ok(queued) => wake_if(queued, waker),
+            Ok(queued) => any |= queued,
             Err(error) => {
                 tracing::error!(turn = %turn, err = %error, "reply not confirmed: its spend is not counted");
             }
         }
     }
-}
-
-fn wake_if(queued: bool, waker: &OutboxWaker) {
-    if queued {
-        waker.wake();
-    }
+    any
 }
 
 /// Repeats a statement that can be repeated until the database has carried it out: a reply is never dropped.

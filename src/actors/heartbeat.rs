@@ -216,7 +216,7 @@ async fn leave(beating: &Beating, client: Option<Client>) {
 }
 
 /// Milliseconds since the machine started, suspend included.
-fn boot_clock_ms() -> u64 {
+pub(super) fn boot_clock_ms() -> u64 {
     let mut at = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `at` is a valid timespec for the call to fill in.
     let result = unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut at) };

@@ -79,6 +79,9 @@ fn cleaned(text: &str, hidden: &Unspeakable<'_>) -> String {
     let mut text = prefix(text.trim(), LOOKED_AT).to_owned();
     for part in hidden.parts.iter().filter(|part| !part.is_empty()) {
         text = text.replace(part, QUOTED);
+        // As it stands inside a quoted JSON body.
+        let escaped = serde_json::to_string(part).unwrap_or_default();
+        text = text.replace(escaped.trim_matches('"'), QUOTED);
     }
     cut(&scrub_text(&text), LONGEST)
 }

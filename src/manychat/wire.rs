@@ -182,7 +182,7 @@ fn refusal(call: &Call, key: &str, received: &Received<'_>, envelope: &Envelope<
     let said = |words: &str, details: &[String]| Said::clean(words, details, &hidden);
     let details = details(envelope.details);
     let message = text(envelope.message).filter(|message| !message.trim().is_empty());
-    let body = String::from_utf8_lossy(received.body);
+    let body = readable(received.body);
     let said = match message {
         Some(message) => said(&message, &details),
         None if body.trim().is_empty() => {
@@ -197,6 +197,12 @@ fn refusal(call: &Call, key: &str, received: &Received<'_>, envelope: &Envelope<
         said,
         retry_after: received.retry_after,
     }
+}
+
+/// A body as it can be quoted. JSON is written anew, without escapes that would hide what must not be repeated.
+fn readable(body: &[u8]) -> String {
+    let json: Result<serde_json::Value, _> = serde_json::from_slice(body);
+    json.map_or_else(|_| String::from_utf8_lossy(body).into_owned(), |value| value.to_string())
 }
 
 /// The string behind a key; `None` for anything else (GAP-DL-11).

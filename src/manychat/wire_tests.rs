@@ -211,6 +211,17 @@ fn an_answer_to_a_token_write_is_not_repeated() {
     assert!(!format!("{:?}", token()).contains("tokentoken"));
 }
 
+/// API-49: nor does an escape hide it.
+#[test]
+fn an_escaped_quote_is_found_as_well() {
+    let value = ContactText::new("Noël said \"hi\"\nand left");
+    let call = call(Command::SetField { field: "note".into(), value });
+    let body = r#"{"error":{"field_value":"No\u00ebl said \"hi\"\nand left"}}"#;
+    assert!(
+        refused(&call, 422, body).to_string().ends_with(r#"with 422: {"error":{"field_value":"[sent]"}}"#)
+    );
+}
+
 /// The shapes in which ManyChat might quote a request.
 fn quoting(status: u16, quote: &str) -> Vec<(u16, String)> {
     let message = json!({"status": "error", "message": format!("no: {quote}!")}).to_string();

@@ -79,6 +79,8 @@ async fn operators_see_the_actors_and_nobody_else_does() {
         (&id, &json!("deciding"), &json!(1))
     );
     assert!(report["heartbeat_age_ms"].is_u64(), "{report}");
+    let manychat = &report["manychat"];
+    assert_eq!((&manychat["bucket_level"], &manychat["open"]), (&json!(5.0), &json!(0)), "{manychat}");
 }
 
 /// DEC-14: without `ADMIN_TOKEN` there is nothing to see.

@@ -271,4 +271,4 @@ impl Handler<Observe> for ManyChatActor {
 
 #[cfg(test)]
 #[path = "actor_tests.rs"]
-mod tests;
+pub(super) mod tests;

@@ -101,8 +101,9 @@ impl Parts {
     }
 
     /// An actor has ended. What it held is answered by its slots; what was not taken out yet waits for its successor.
+    /// Without an arbiter the caller's own system has ended, and nothing could be started in it.
     pub(super) fn ended(self: &Arc<Self>) {
-        if !self.stopping.load(Ordering::Acquire) {
+        if self.arbiter.is_some() && !self.stopping.load(Ordering::Acquire) {
             self.restarts.fetch_add(1, Ordering::Relaxed);
             tracing::error!("the actor for ManyChat failed and is replaced");
             self.start();
@@ -122,6 +123,15 @@ impl ManyChat {
     pub async fn observe(&self) -> Option<ManyChatReport> {
         let address = self.parts.address.lock().unwrap_or_else(PoisonError::into_inner).clone();
         address?.send(Observe).await.ok()
+    }
+
+    /// Makes the actor fail.
+    #[cfg(test)]
+    pub(super) fn explode(&self) {
+        let address = self.parts.address.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(address) = address {
+            address.do_send(super::actor::tests::Explode);
+        }
     }
 
     /// From now on a failure is the end.
