@@ -176,7 +176,7 @@ pub(super) fn report_media() {
 /// A short content hash of each tenant file (GAP-CFG-7).
 pub(super) fn report_configuration(tenant: &Tenant) {
     for file in &tenant.hashes {
-        tracing::info!(file = file.file, hash = file.hash.as_str(), "configuration loaded");
+        tracing::info!(file = file.file, hash = format!("sha256:{}", file.hash), "configuration loaded");
     }
 }
 

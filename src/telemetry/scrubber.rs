@@ -15,7 +15,7 @@ const SHORTEST_SECRET: usize = 6;
 const SECRET: &str = "[secret]";
 /// Fields whose values name parts of the program and not people: model names, versions, files, migrations.
 /// They are left alone by the shapes of personal data while they look like one name (PII-8).
-const STRUCTURAL_FIELDS: [&str; 12] = [
+const STRUCTURAL_FIELDS: [&str; 11] = [
     "model",
     "transcription",
     "fallback",
@@ -24,7 +24,6 @@ const STRUCTURAL_FIELDS: [&str; 12] = [
     "playbookVersion",
     "hash",
     "hashes",
-    "files",
     "file",
     "location",
     "target",
