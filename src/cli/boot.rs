@@ -165,12 +165,7 @@ pub(super) fn start_system(
 
 /// What can be read of media (OPS-8). Reading media comes with its issue: until then nothing is.
 pub(super) fn report_media() {
-    tracing::info!(
-        transcription = Option::<&str>::None,
-        images = false,
-        ffmpeg = false,
-        "media capabilities"
-    );
+    tracing::info!(json.transcription = "null", images = false, ffmpeg = false, "media capabilities");
 }
 
 /// A short content hash of each tenant file (GAP-CFG-7).
