@@ -12,7 +12,6 @@ use std::time::Duration;
 use anyhow::Context;
 
 use crate::postgres::{Database, Postgres};
-use crate::process;
 
 /// Connections, as ARC-70 has it.
 const CLIENTS: u64 = 8;
@@ -67,10 +66,8 @@ select conversation_id, 'agent', 'The Foundation Course is $450.00. It runs 24 h
 pub struct Measured {
     /// Turns a second.
     pub rate: f64,
-    /// Postgres's CPU a turn, in milliseconds.
-    pub postgres_ms: f64,
-    /// pgbench's own, in milliseconds.
-    pub own_ms: f64,
+    /// How many there were.
+    pub turns: f64,
 }
 
 /// `pgbench` over one database.
@@ -79,7 +76,6 @@ pub struct PgBench {
     script: PathBuf,
     sockets: PathBuf,
     database: String,
-    postgres: u32,
 }
 
 impl PgBench {
@@ -96,14 +92,11 @@ impl PgBench {
             script,
             sockets: postgres.sockets()?,
             database: database.name.clone(),
-            postgres: postgres.pid(),
         })
     }
 
     /// Runs it for so long.
     pub fn run(&self, time: Duration) -> anyhow::Result<Measured> {
-        let before =
-            (process::cpu_of_family(self.postgres)?, process::cpu_of_ended_children(std::process::id())?);
         let clients = CLIENTS.to_string();
         let mut command = Command::new(&self.program);
         command.args(["--no-vacuum", "--protocol=prepared", "--jobs=2", "--client", &clients]);
@@ -113,13 +106,9 @@ impl PgBench {
         let errors = String::from_utf8_lossy(&output.stderr);
         anyhow::ensure!(output.status.success(), "pgbench: {errors}");
         let text = String::from_utf8(output.stdout)?;
-        let turns: f64 = number_behind(&text, "number of transactions actually processed: ")?;
-        let after =
-            (process::cpu_of_family(self.postgres)?, process::cpu_of_ended_children(std::process::id())?);
         Ok(Measured {
             rate: number_behind(&text, "tps = ")?,
-            postgres_ms: (after.0 - before.0).as_secs_f64() * 1000.0 / turns,
-            own_ms: (after.1 - before.1).as_secs_f64() * 1000.0 / turns,
+            turns: number_behind(&text, "number of transactions actually processed: ")?,
         })
     }
 }
