@@ -12,15 +12,15 @@ use crate::process;
 use crate::service::Service;
 
 /// Contacts that take turns writing.
-const CONTACTS: u64 = 5000;
+pub const CONTACTS: u64 = 5000;
 /// Messages of each before anything is measured: a history of nine turns to read.
-const WARM_UP: u64 = 5;
+pub const WARM_UP: u64 = 5;
 /// Connections of the generator.
 const CONNECTIONS: [usize; 3] = [1, 8, 64];
 
 /// One measurement of the service or of `pgbench`.
 #[derive(Default)]
-struct Sample {
+pub struct Sample {
     rate: f64,
     p50: f64,
     p99: f64,
@@ -43,9 +43,9 @@ struct Used {
     machine: f64,
 }
 
-struct Meter {
-    service: u32,
-    postgres: u32,
+pub struct Meter {
+    pub service: u32,
+    pub postgres: u32,
 }
 
 impl Meter {
@@ -101,13 +101,15 @@ pub fn run(runtime: &Runtime, postgres: &Postgres, time: Duration, rounds: usize
     Ok(())
 }
 
-fn yardstick_sample(pgbench: &PgBench, meter: &Meter, time: Duration) -> anyhow::Result<Sample> {
+pub fn yardstick_sample(pgbench: &PgBench, meter: &Meter, time: Duration) -> anyhow::Result<Sample> {
     let before = meter.read()?;
     let run = pgbench.run(time)?;
+    // Its connections end, and are counted with the server, a moment later.
+    std::thread::sleep(Duration::from_millis(200));
     Ok(Sample { rate: run.rate, ..meter.since(before, run.turns)? })
 }
 
-async fn service_sample(
+pub async fn service_sample(
     service: &Service,
     crowd: &Crowd,
     connections: usize,
@@ -143,17 +145,21 @@ const COLUMNS: [Column; 8] = [
     ("unconfirmed", |sample| sample.unconfirmed, 0),
 ];
 
-fn print(baseline: &[Sample], samples: &[Vec<Sample>]) {
+pub fn heading(baseline: &[Sample]) {
     println!("median (least-most) of {} rounds; service, Postgres, generator: CPU a turn", baseline.len());
     let headings: Vec<String> = COLUMNS.iter().map(|(name, ..)| format!("{name:>20}")).collect();
     println!("{:<19}{}{:>16}", "", headings.concat(), "% of pgbench");
+}
+
+fn print(baseline: &[Sample], samples: &[Vec<Sample>]) {
+    heading(baseline);
     line("pgbench, 8 clients", baseline, baseline);
     for (connections, samples) in CONNECTIONS.iter().zip(samples) {
         line(&format!("service, {connections} open"), samples, baseline);
     }
 }
 
-fn line(name: &str, samples: &[Sample], baseline: &[Sample]) {
+pub fn line(name: &str, samples: &[Sample], baseline: &[Sample]) {
     let column = |(_, value, digits): &Column| Spread::new(samples.iter().map(value), *digits);
     let figures: Vec<String> = COLUMNS.iter().map(|each| format!("{:>20}", column(each))).collect();
     let ratios = samples.iter().zip(baseline).map(|(sample, baseline)| 100.0 * sample.rate / baseline.rate);
