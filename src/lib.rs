@@ -13,6 +13,8 @@ pub mod config;
 pub mod domain;
 /// The HTTP door: routes, authentication, request schema.
 pub mod http;
+/// ManyChat's API: client, wire, errors, the handle its actor serves.
+pub mod manychat;
 /// The model behind its port: prompt, fence, guardrails, runner, mock.
 pub mod model;
 /// SQL and everything else that talks to Postgres.

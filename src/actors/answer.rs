@@ -24,38 +24,63 @@ pub type Outgoing = oneshot::Sender<Answer>;
 pub struct OwedReply {
     turn: TurnId,
     confirmer: Confirmer,
-    unconfirmed: Arc<AtomicUsize>,
-    handed_over: bool,
+    unconfirmed: Option<Counted>,
+    in_hand: Option<Counted>,
 }
 
 impl OwedReply {
-    /// Tracks the reply of `turn`; `unconfirmed` counts the conversation's replies that are under way.
-    pub(super) fn new(turn: TurnId, confirmer: Confirmer, unconfirmed: Arc<AtomicUsize>) -> Self {
-        unconfirmed.fetch_add(1, Ordering::AcqRel);
-        Self { turn, confirmer, unconfirmed, handed_over: false }
+    /// Tracks the reply of `turn` in the conversation's counts.
+    pub(super) fn new(turn: TurnId, confirmer: Confirmer, counts: &ReplyCounts) -> Self {
+        let unconfirmed = Some(Counted::new(&counts.unconfirmed));
+        Self { turn, confirmer, unconfirmed, in_hand: Some(Counted::new(&counts.in_hand)) }
     }
 
     /// The last byte was taken by a socket that is not known to be closed.
     pub fn handed_over(mut self) {
-        self.handed_over = true;
+        self.in_hand = None;
     }
 }
 
 impl Drop for OwedReply {
     fn drop(&mut self) {
-        let count = UnconfirmedCount(Arc::clone(&self.unconfirmed));
-        if self.handed_over {
-            self.confirmer.confirm(self.turn, Some(count));
-        } else {
-            self.confirmer.queue(self.turn, Some(count));
+        match self.in_hand.take() {
+            None => self.confirmer.confirm(self.turn, self.unconfirmed.take()),
+            // Only when it stands in the outbox may the contact's next reply be settled (ARC-43).
+            in_hand => self.confirmer.queue(self.turn, self.unconfirmed.take(), in_hand),
         }
     }
 }
 
-/// Lowers the conversation's count when the confirmation is done, however it ends.
-pub(super) struct UnconfirmedCount(Arc<AtomicUsize>);
+/// Replies of one conversation on their way.
+#[derive(Default)]
+pub(super) struct ReplyCounts {
+    /// Neither confirmed nor queued.
+    pub(super) unconfirmed: Arc<AtomicUsize>,
+    /// Given to a response, and not known yet whether they went out or into the outbox.
+    pub(super) in_hand: Arc<AtomicUsize>,
+}
 
-impl Drop for UnconfirmedCount {
+impl ReplyCounts {
+    pub(super) fn any_unconfirmed(&self) -> bool {
+        self.unconfirmed.load(Ordering::Acquire) > 0
+    }
+
+    pub(super) fn any_in_hand(&self) -> bool {
+        self.in_hand.load(Ordering::Acquire) > 0
+    }
+}
+
+/// One more while it lives.
+pub(super) struct Counted(Arc<AtomicUsize>);
+
+impl Counted {
+    pub(super) fn new(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(count))
+    }
+}
+
+impl Drop for Counted {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }

@@ -8,9 +8,10 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-use super::answer::UnconfirmedCount;
+use super::answer::Counted;
+use super::outbox::OutboxWaker;
 use crate::domain::{Clock, TurnId};
-use crate::store::{Database, owed};
+use crate::store::{Database, StoreError, owed};
 
 /// Most replies one statement confirms.
 const BATCH: usize = 512;
@@ -26,17 +27,18 @@ pub struct Confirmer {
 }
 
 enum Work {
-    Confirm(TurnId, Option<UnconfirmedCount>),
-    Queue(TurnId, Option<UnconfirmedCount>),
+    Confirm(TurnId, Option<Counted>),
+    /// The second count is lowered as soon as the reply stands in the outbox.
+    Queue(TurnId, Option<Counted>, Option<Counted>),
 }
 
 impl Confirmer {
     /// Starts the task on the shared runtime.
     #[must_use]
-    pub fn start(database: Database, clock: Arc<dyn Clock>, io: &Handle) -> Self {
+    pub(super) fn start(database: Database, clock: Arc<dyn Clock>, waker: OutboxWaker, io: &Handle) -> Self {
         let (work, jobs) = mpsc::unbounded_channel();
         let open = Arc::new(AtomicU64::new(0));
-        io.spawn(run(database, clock, jobs, Arc::clone(&open)));
+        io.spawn(run(database, clock, waker, jobs, Arc::clone(&open)));
         Self { work, open }
     }
 
@@ -53,13 +55,13 @@ impl Confirmer {
     }
 
     /// The reply was handed over, or is in the outbox.
-    pub(super) fn confirm(&self, turn: TurnId, count: Option<UnconfirmedCount>) {
+    pub(super) fn confirm(&self, turn: TurnId, count: Option<Counted>) {
         self.send(Work::Confirm(turn, count));
     }
 
     /// The reply could not be handed over: it goes through the outbox.
-    pub(super) fn queue(&self, turn: TurnId, count: Option<UnconfirmedCount>) {
-        self.send(Work::Queue(turn, count));
+    pub(super) fn queue(&self, turn: TurnId, count: Option<Counted>, in_hand: Option<Counted>) {
+        self.send(Work::Queue(turn, count, in_hand));
     }
 
     fn send(&self, work: Work) {
@@ -74,39 +76,79 @@ impl Confirmer {
 async fn run(
     database: Database,
     clock: Arc<dyn Clock>,
+    waker: OutboxWaker,
     mut jobs: mpsc::UnboundedReceiver<Work>,
     open: Arc<AtomicU64>,
 ) {
     let mut batch = Vec::new();
     while jobs.recv_many(&mut batch, BATCH).await > 0 {
         let done = batch.len() as u64;
-        work_off(&database, clock.as_ref(), &mut batch).await;
+        work_off(&database, clock.as_ref(), &waker, &mut batch).await;
         open.fetch_sub(done, Ordering::AcqRel);
     }
 }
 
-async fn work_off(database: &Database, clock: &dyn Clock, batch: &mut Vec<Work>) {
+async fn work_off(database: &Database, clock: &dyn Clock, waker: &OutboxWaker, batch: &mut Vec<Work>) {
     let mut confirmed = Vec::new();
     let mut counts = Vec::new();
     for work in batch.drain(..) {
         let (turn, count) = match work {
             Work::Confirm(turn, count) => (turn, count),
-            Work::Queue(turn, count) => {
+            Work::Queue(turn, count, in_hand) => {
                 until_done(|| owed::queue(database, turn)).await;
+                drop(in_hand);
+                waker.wake();
                 (turn, count)
             }
         };
         confirmed.push(turn);
         counts.extend(count);
     }
-    until_done(|| owed::confirm(database, &confirmed, clock.now())).await;
+    if confirm_all(database, clock, &confirmed).await {
+        waker.wake();
+    }
 }
 
-/// Repeats a statement that can be repeated until the database has answered it: a reply is never dropped.
-async fn until_done<F: Future<Output = Result<(), crate::store::StoreError>>>(statement: impl Fn() -> F) {
+/// Confirms a batch; when the database refuses it, one by one, so that a single bad row holds nothing else up. True
+/// when the rest of a long reply was queued.
+async fn confirm_all(database: &Database, clock: &dyn Clock, turns: &[TurnId]) -> bool {
+    if let Ok(queued) = until_answered(|| owed::confirm(database, turns, clock.now())).await {
+        return queued;
+    }
+    let mut any = false;
+    for turn in turns {
+        let one = std::slice::from_ref(turn);
+        match until_answered(|| owed::confirm(database, one, clock.now())).await {
+            Ok(queued) => any |= queued,
+            Err(error) => {
+                tracing::error!(turn = %turn, err = %error, "reply not confirmed: its spend is not counted");
+            }
+        }
+    }
+    any
+}
+
+/// Repeats a statement that can be repeated until the database has carried it out: a reply is never dropped.
+async fn until_done<F: Future<Output = Result<(), StoreError>>>(statement: impl Fn() -> F) {
     let mut pause = PAUSES.0;
-    while let Err(error) = statement().await {
-        tracing::warn!(err = %error, "reply not confirmed yet");
+    while let Err(error) = until_answered(&statement).await {
+        tracing::error!(err = %error, "reply not queued yet");
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(PAUSES.1);
+    }
+}
+
+/// Repeats a statement until the database has answered it, with yes or no.
+async fn until_answered<T, F: Future<Output = Result<T, StoreError>>>(
+    statement: impl Fn() -> F,
+) -> Result<T, StoreError> {
+    let mut pause = PAUSES.0;
+    loop {
+        match statement().await {
+            Ok(done) => return Ok(done),
+            Err(error @ StoreError::Refused { .. }) if !error.is_deadlock() => return Err(error),
+            Err(error) => tracing::warn!(err = %error, "reply not confirmed yet"),
+        }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(PAUSES.1);
     }

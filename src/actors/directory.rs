@@ -14,6 +14,7 @@ use actix::{Actor, Addr};
 use actix_rt::ArbiterHandle;
 use dashmap::DashMap;
 use dashmap::mapref::entry::Entry as Place;
+use tracing::Span;
 
 use super::conversation::{ConversationActor, Leave, Mailbox, Poke, Shared};
 use super::observe::{ActorsReport, BusyConversation};
@@ -52,6 +53,8 @@ pub struct Message {
     pub deadline: Deadline,
     /// Where the answer goes.
     pub outgoing: Outgoing,
+    /// The request's span: its fields stand on the log lines of the turn (OPS-1).
+    pub span: Span,
 }
 
 /// Whether a message was taken.
@@ -105,7 +108,7 @@ impl Directory {
 
     /// Hands a message to its conversation, starting the actor when there is none.
     pub fn deliver(self: &Arc<Self>, message: Message) -> Accepted {
-        if self.open_messages.load(Ordering::Acquire) >= self.limits.open_messages {
+        if self.is_full() {
             return Accepted::Overloaded;
         }
         let key = (message.inbound.tenant.clone(), message.inbound.subscriber.clone());
@@ -189,6 +192,12 @@ impl Directory {
                 let _ = resident.address.clone().try_send(Leave);
             }
         }
+    }
+
+    /// True when no message of any contact is taken.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.open_messages() >= self.limits.open_messages
     }
 
     /// Messages accepted and not answered yet.

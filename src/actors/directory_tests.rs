@@ -19,7 +19,7 @@ use crate::domain::{Binding, ContactText, ConversationId};
 use crate::model::Reply;
 use crate::store::StoreError;
 use crate::store::open::OpenTurn;
-use crate::turn::{Decision, Draft, OpenReport, SettleReport, TurnRequest};
+use crate::turn::{Decision, Draft, OpenReport, SettleReport, TurnRequest, Way};
 
 const CONVERSATIONS: u64 = 20_000;
 const MESSAGES: u64 = 120_000;
@@ -98,6 +98,7 @@ fn opened() -> OpenTurn {
         hourly_count: Some(1),
         spent_tokens: 0,
         spent_usd: Decimal::ZERO,
+        reply_queued: false,
         history: Vec::new(),
     }
 }
@@ -138,7 +139,7 @@ impl Steps for Watch {
                 played.busy.remove(&key_of(&request));
                 panic!("played failure of a step");
             }
-            Draft { reply: Reply::scripted("played"), decision: Decision::Scripted }
+            Draft::of_copy(Reply::scripted("played"), Decision::Scripted)
         })
     }
 
@@ -147,8 +148,7 @@ impl Steps for Watch {
         request: Arc<TurnRequest>,
         _: Arc<OpenTurn>,
         _: Draft,
-        _: bool,
-        _: Option<Duration>,
+        _: Way,
     ) -> BoxFuture<'static, SettleReport> {
         let played = Arc::clone(&self.0);
         Box::pin(async move {
@@ -185,6 +185,7 @@ fn message(number: u64, contact: u64, snapshot: &Arc<Snapshot>) -> (Message, one
         snapshot: Arc::clone(snapshot),
         deadline: Deadline::after(Instant::now(), Duration::from_secs(300)),
         outgoing,
+        span: tracing::Span::none(),
     };
     (message, answer)
 }
@@ -213,6 +214,7 @@ impl Stage {
         let shared = Shared {
             steps: Arc::new(Watch(Arc::clone(&played))),
             confirmer: Confirmer::detached(),
+            waker: Default::default(),
             io: runtime.handle().clone(),
         };
         let handles = arbiters.iter().map(Arbiter::handle).collect();

@@ -1,4 +1,4 @@
-//! Everything that lives: the directory, conversations, the supervisor, the confirmer, the heartbeat.
+//! Everything that lives: the directory, conversations, ManyChat, the supervisor, the confirmer, the heartbeat.
 //! Owns: mailboxes, timers, the runtime handles, what is observed of it all (ARC-19 to ARC-25).
 //! Never: holds a rule of a turn (those are in `turn`), writes SQL, keeps truth that the database does not have.
 
@@ -7,7 +7,11 @@ mod confirmer;
 mod conversation;
 mod directory;
 mod heartbeat;
+mod manychat;
 mod observe;
+mod outbox;
+mod pressure;
+mod recoverer;
 mod resolver;
 mod supervisor;
 mod system;
@@ -15,7 +19,9 @@ mod system;
 pub use answer::{Answer, Outgoing, OwedReply};
 pub use confirmer::Confirmer;
 pub use directory::{Accepted, Directory, Limits, Message};
-pub use heartbeat::Heartbeat;
+pub use heartbeat::{Heartbeat, Pulse};
+pub use manychat::{Delivery, ManyChat, ManyChatReport};
 pub use observe::{ActorsReport, BusyConversation};
+pub use pressure::{Overload, Pressure};
 pub use supervisor::Supervisor;
-pub use system::{Services, System, Wiring};
+pub use system::{OutboxSettings, Services, System, Wiring};

@@ -6,6 +6,8 @@ use std::time::Instant;
 use serde::Serialize;
 
 use super::conversation::Phase;
+use super::manychat::ManyChatReport;
+use super::outbox::OutboxReport;
 use crate::domain::ConversationId;
 
 /// What one conversation shows of itself; updated by its actor, read by anybody.
@@ -41,6 +43,11 @@ impl Face {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).conversation = Some(id);
     }
 
+    /// `None` until the first flight has answered.
+    pub(super) fn conversation(&self) -> Option<ConversationId> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).conversation
+    }
+
     /// `None` while the conversation is idle.
     pub(super) fn busy(&self, waiting: usize) -> Option<BusyConversation> {
         let state = *self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -57,6 +64,7 @@ impl Face {
 const fn phase_name(phase: Phase) -> &'static str {
     match phase {
         Phase::Idle => "idle",
+        Phase::Gathering => "gathering",
         Phase::Opening => "opening",
         Phase::WaitingForLane => "waiting_for_lane",
         Phase::Deciding => "deciding",
@@ -104,6 +112,12 @@ pub struct ActorsReport {
     pub database_connections_in_use: usize,
     /// Milliseconds since the last confirmed heartbeat was sent; `None` before the first.
     pub heartbeat_age_ms: Option<u64>,
+    /// Calls to ManyChat; `None` when their actor is being replaced.
+    pub manychat: Option<ManyChatReport>,
+    /// The outbox worker; `None` where there is none.
+    pub outbox: Option<OutboxReport>,
+    /// Milliseconds by which the shared runtime is late; above 1000 new requests are refused (SHED-1).
+    pub scheduling_lag_ms: u64,
     /// The busy conversations that have been in their phase longest, at most 100.
     pub oldest_busy: Vec<BusyConversation>,
 }

@@ -8,6 +8,8 @@ use actix::{Actor, Addr, AsyncContext, Context, Handler, MessageResult, Response
 use super::confirmer::Confirmer;
 use super::directory::Directory;
 use super::observe::ActorsReport;
+use super::recoverer::Recoverer;
+use super::resolver::Resolver;
 
 /// How often idle conversations are looked for.
 const SWEEP: Duration = Duration::from_secs(30);
@@ -20,6 +22,8 @@ const REPORTED: usize = 100;
 pub struct SupervisorActor {
     directory: Arc<Directory>,
     confirmer: Confirmer,
+    resolver: Resolver,
+    recoverer: Option<Recoverer>,
 }
 
 /// A handle to the supervisor.
@@ -48,15 +52,22 @@ impl Supervisor {
         self.address.send(Observe).await.ok()
     }
 
-    /// Waits until every turn has settled and every reply is confirmed (ARC-49). False when `limit` passed first.
+    /// Waits until every turn has settled, every reply is confirmed and every failed turn is resolved (ARC-49). False
+    /// when `limit` passed first.
     pub async fn drain(&self, limit: Duration) -> bool {
         self.address.send(Drain(limit)).await.unwrap_or(false)
     }
 }
 
 impl SupervisorActor {
-    pub(super) const fn new(directory: Arc<Directory>, confirmer: Confirmer) -> Self {
-        Self { directory, confirmer }
+    /// `recoverer`: `None` for a process that takes over nothing (`serve --no-workers`).
+    pub(super) const fn new(
+        directory: Arc<Directory>,
+        confirmer: Confirmer,
+        resolver: Resolver,
+        recoverer: Option<Recoverer>,
+    ) -> Self {
+        Self { directory, confirmer, resolver, recoverer }
     }
 }
 
@@ -65,6 +76,9 @@ impl Actor for SupervisorActor {
 
     fn started(&mut self, ctx: &mut Context<Self>) {
         ctx.run_interval(SWEEP, |actor, _| actor.directory.sweep());
+        if let Some(recoverer) = self.recoverer.clone() {
+            ctx.run_interval(recoverer.every(), move |_, _| recoverer.look());
+        }
     }
 }
 
@@ -84,9 +98,10 @@ impl Handler<Drain> for SupervisorActor {
     fn handle(&mut self, drain: Drain, _: &mut Context<Self>) -> Self::Result {
         let directory = Arc::clone(&self.directory);
         let confirmer = self.confirmer.clone();
+        let resolver = self.resolver.clone();
         let until = Instant::now() + drain.0;
         Box::pin(async move {
-            while !(directory.is_quiet() && confirmer.open() == 0) {
+            while !(directory.is_quiet() && resolver.open() == 0 && confirmer.open() == 0) {
                 if Instant::now() >= until {
                     return false;
                 }

@@ -1,20 +1,26 @@
 //! Starts the actors of a process and stops them again.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use actix::Actor;
 use actix_rt::Arbiter;
 use tokio::runtime::Runtime;
-use tokio_postgres::Config;
 
 use super::confirmer::Confirmer;
 use super::conversation::{Shared, TurnSteps};
 use super::directory::{Directory, Limits};
 use super::heartbeat::Heartbeat;
+use super::manychat::{DatabaseRate, Delivery, ManyChat, Parts};
 use super::observe::ActorsReport;
+use super::outbox::{Outbox, WorkerParts};
+use super::pressure::{Overload, Pressure};
+use super::recoverer::Recoverer;
+use super::resolver::Resolver;
 use super::supervisor::{Supervisor, SupervisorActor};
-use crate::store::StoreError;
+use crate::manychat;
+use crate::store::outbox::Claimant;
+use crate::store::{Address, StoreError};
 use crate::turn::{Snapshots, TurnContext};
 
 /// What the actors of a process are made of.
@@ -25,14 +31,30 @@ pub struct Wiring {
     /// What turns need.
     pub context: Arc<TurnContext>,
     /// How to reach the database, for the heartbeat's own connection.
-    pub database: Config,
+    pub database: Address,
     /// `PROCESS_BEAT_MS`.
     pub beat: Duration,
+    /// How contacts are reached outside a response.
+    pub delivery: Delivery,
+    /// How the outbox is worked off; `None` for a process that only answers (`serve --no-workers`).
+    pub outbox: Option<OutboxSettings>,
     /// Bounds of the directory.
     pub limits: Limits,
     /// Arbiters that conversations are spread over; at least 1.
     pub arbiters: usize,
 }
+
+/// How the outbox is worked off.
+#[derive(Clone, Copy, Debug)]
+pub struct OutboxSettings {
+    /// `MANYCHAT_REPLY_GAP_MS`.
+    pub gap: Duration,
+    /// `OUTBOX_RETRY_MINUTES`.
+    pub retry_window: Duration,
+}
+
+/// Longest time between two signs of life of a claim (GAP-DL-1).
+const CLAIM_LEASE: Duration = Duration::from_secs(60);
 
 /// What the doors of a process reach the actors through; cheap to clone.
 #[derive(Clone)]
@@ -41,11 +63,16 @@ pub struct Services {
     pub directory: Arc<Directory>,
     /// The supervisor.
     pub supervisor: Supervisor,
+    /// ManyChat, through the actor that keeps its rate and the order of sends.
+    pub manychat: manychat::Handle,
     /// What turns need, for answers that need no turn.
     pub context: Arc<TurnContext>,
     /// The active configuration.
     pub snapshots: Arc<Snapshots>,
     heartbeat: Arc<Heartbeat>,
+    manychat_actor: ManyChat,
+    outbox: Option<Outbox>,
+    pressure: Arc<Pressure>,
 }
 
 /// The running actors.
@@ -55,32 +82,83 @@ pub struct System {
     system_arbiter: Arbiter,
 }
 
+/// How long a reply that is being sent gets at a stop, whatever the turns have used up: two calls and a gap.
+const LAST_REPLY: Duration = Duration::from_secs(10);
+
+fn worker_parts(
+    context: &TurnContext,
+    settings: OutboxSettings,
+    manychat: manychat::Handle,
+    io: tokio::runtime::Handle,
+) -> WorkerParts {
+    let claimant = Claimant {
+        tenant: context.settings.tenant.clone(),
+        process: context.process,
+        lease: CLAIM_LEASE,
+        dead: context.settings.process_dead,
+        gap: settings.gap,
+    };
+    WorkerParts {
+        database: context.database.clone(),
+        claimant,
+        manychat,
+        retry_window: settings.retry_window,
+        io,
+    }
+}
+
 impl System {
     /// Starts everything. Must be called inside an actix system.
     ///
     /// # Errors
     /// When the database does not answer the first heartbeat.
     pub fn start(wiring: Wiring, snapshots: Arc<Snapshots>) -> Result<Self, StoreError> {
-        let Wiring { runtime, context, database, beat, limits, arbiters } = wiring;
+        let Wiring { runtime, context, database, beat, delivery, outbox, limits, arbiters } = wiring;
         let io = runtime.handle().clone();
         let tenant = context.settings.tenant.clone();
-        let heartbeat = Heartbeat::start(database, context.process, tenant, beat)?;
-        let confirmer = Confirmer::start(context.database.clone(), Arc::clone(&context.clock), &io);
+        let dead = context.settings.process_dead;
+        let heartbeat = Heartbeat::start(database, context.process, tenant.clone(), beat, dead)?;
         let arbiters: Vec<Arbiter> =
             (0..arbiters.max(1)).map(|_| Arbiter::with_tokio_rt(move || runtime)).collect();
         // Delivery and supervision have an arbiter of their own: a flood of conversations must not delay them.
         let system_arbiter = Arbiter::with_tokio_rt(move || runtime);
-        let steps = Arc::new(TurnSteps { context: Arc::clone(&context), io: io.clone() });
-        let shared = Arc::new(Shared { steps, confirmer: confirmer.clone(), io });
+        let pressure = Pressure::start(&io);
+        let manychat = delivery.handle.clone();
+        let rate = DatabaseRate::new(context.database.clone(), tenant, dead);
+        let place = Some(system_arbiter.handle());
+        let parts = Parts::new(delivery, Arc::new(rate), heartbeat.pulse(), io.clone(), place);
+        let manychat_actor = ManyChat::start(parts);
+        let outbox = outbox.map(|settings| {
+            let parts = worker_parts(&context, settings, manychat.clone(), io.clone());
+            Outbox::start(parts, &system_arbiter.handle())
+        });
+        let waker = outbox.as_ref().map(Outbox::waker).unwrap_or_default();
+        let clock = Arc::clone(&context.clock);
+        let confirmer = Confirmer::start(context.database.clone(), clock, waker.clone(), &io);
+        let resolver = Resolver::new(Arc::clone(&context), confirmer.clone(), waker.clone(), io.clone());
+        let recoverer = outbox.is_some().then(|| Recoverer {
+            context: Arc::clone(&context),
+            snapshots: Arc::clone(&snapshots),
+            confirmer: confirmer.clone(),
+            pulse: heartbeat.pulse(),
+            io: io.clone(),
+            looking: Arc::default(),
+        });
+        let steps = Arc::new(TurnSteps { context: Arc::clone(&context), resolver: resolver.clone() });
+        let shared = Arc::new(Shared { steps, confirmer: confirmer.clone(), waker, io });
         let directory = Directory::new(arbiters.iter().map(Arbiter::handle).collect(), shared, limits);
-        let supervisor = SupervisorActor::new(Arc::clone(&directory), confirmer);
+        let supervisor = SupervisorActor::new(Arc::clone(&directory), confirmer, resolver, recoverer);
         let address = SupervisorActor::start_in_arbiter(&system_arbiter.handle(), move |_| supervisor);
         let services = Services {
             directory,
             supervisor: Supervisor::new(address),
+            manychat,
             context,
             snapshots,
             heartbeat: Arc::new(heartbeat),
+            manychat_actor,
+            outbox,
+            pressure,
         };
         Ok(Self { services, arbiters, system_arbiter })
     }
@@ -94,7 +172,17 @@ impl System {
     /// Lets what is under way end, at most for `limit`, then stops the actors (ARC-49). True when nothing was
     /// left over.
     pub async fn stop(self, limit: Duration) -> bool {
-        let drained = self.services.supervisor.drain(limit).await;
+        let until = Instant::now() + limit;
+        let mut drained = self.services.supervisor.drain(limit).await;
+        if let Some(outbox) = &self.services.outbox {
+            let rest = until.saturating_duration_since(Instant::now()).max(LAST_REPLY);
+            drained &= outbox.stop(rest).await;
+        }
+        // Calls that nobody waits for in the outbox, such as actions behind a response.
+        while self.services.manychat.open() > 0 && Instant::now() < until {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        self.services.manychat_actor.stop();
         for arbiter in &self.arbiters {
             arbiter.stop();
         }
@@ -104,6 +192,15 @@ impl System {
 }
 
 impl Services {
+    /// Why no further request can be taken at `now`, if that is so (SHED-1).
+    #[must_use]
+    pub fn overload(&self, now: Instant) -> Option<Overload> {
+        if self.pressure.is_too_high(now) {
+            return Some(Overload::SchedulingLag);
+        }
+        self.directory.is_full().then_some(Overload::OpenTurns)
+    }
+
     /// The answer of `GET /admin/actors` (ARC-24).
     pub async fn observe(&self) -> Option<ActorsReport> {
         let mut report = self.supervisor.observe().await?;
@@ -113,6 +210,12 @@ impl Services {
         report.database_connections_in_use = in_use;
         report.heartbeat_age_ms =
             self.heartbeat.age().map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
+        report.manychat = self.manychat_actor.observe().await;
+        if let Some(outbox) = &self.outbox {
+            report.outbox = outbox.observe().await;
+        }
+        let lag = self.pressure.lag(Instant::now());
+        report.scheduling_lag_ms = u64::try_from(lag.as_millis()).unwrap_or(u64::MAX);
         Some(report)
     }
 }

@@ -2,6 +2,8 @@
 //! CHC-7, DEC-3). The types know more than the agent emits, so that a block can be checked and read back.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Schema, Type};
 
 use super::{Capabilities, profile};
 use crate::domain::ChannelName;
@@ -17,7 +19,7 @@ const MOST_ACTIONS: usize = 5;
 const MOST_QUICK_REPLIES: usize = 11;
 
 /// The whole response body.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DynamicBlock {
     /// Always `v2`.
@@ -27,7 +29,7 @@ pub struct DynamicBlock {
 }
 
 /// The block's content.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Content {
     /// The channel's name; absent for Messenger (DEC-3).
@@ -47,7 +49,7 @@ pub struct Content {
 }
 
 /// One message of the block (CHC-7).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Message {
     /// Words.
@@ -74,7 +76,7 @@ pub enum Message {
 }
 
 /// A button below a message.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Button {
     /// Opens an `https` address.
@@ -108,7 +110,7 @@ pub enum Button {
 }
 
 /// Something ManyChat does to the contact.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "action", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Action {
     /// Adds a tag.
@@ -126,6 +128,7 @@ pub enum Action {
         /// ManyChat's name of the field.
         field_name: String,
         /// The new value.
+        #[schema(schema_with = field_value_schema)]
         value: FieldValue,
     },
     /// Empties a custom field.
@@ -147,8 +150,16 @@ pub enum FieldValue {
     Flag(bool),
 }
 
+/// CHC-7: string, number or boolean.
+fn field_value_schema() -> Schema {
+    let kind = |kind| ObjectBuilder::new().schema_type(kind);
+    let kinds =
+        OneOfBuilder::new().item(kind(Type::String)).item(kind(Type::Number)).item(kind(Type::Boolean));
+    Schema::OneOf(kinds.build())
+}
+
 /// An answer the contact can tap.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum QuickReply {
     /// Starts a flow.
@@ -168,7 +179,7 @@ pub enum QuickReply {
 }
 
 /// Where ManyChat sends the contact's next message (OUT-2).
-#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Callback {
     /// Our message route.
@@ -184,7 +195,7 @@ pub struct Callback {
 }
 
 /// Headers of the callback.
-#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CallbackHeaders {
     /// `Bearer` and the secret that this caller presented (AUTH-6).
@@ -193,7 +204,7 @@ pub struct CallbackHeaders {
 }
 
 /// Placeholders that ManyChat replaces (OUT-3, OUT-4).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CallbackPayload {
     /// The contact's next message.

@@ -5,6 +5,7 @@
 //! entities, line breaks, indentation.
 
 mod edits;
+mod flanking;
 mod marks;
 mod tables;
 
@@ -15,6 +16,7 @@ use pulldown_cmark::{CodeBlockKind, Event, LinkType, Options, Parser, Tag};
 use regex::Regex;
 
 use edits::Edits;
+use flanking::disguised;
 use marks::Style;
 use tables::{Row, Table};
 
@@ -27,18 +29,47 @@ pub enum MarkStyle {
     Plain,
 }
 
+/// Names behind a fence that only tell the language of the code.
+const LANGUAGES: [&str; 24] = [
+    "bash",
+    "c",
+    "cpp",
+    "css",
+    "csv",
+    "diff",
+    "go",
+    "html",
+    "java",
+    "javascript",
+    "js",
+    "json",
+    "markdown",
+    "md",
+    "php",
+    "plaintext",
+    "python",
+    "rust",
+    "sh",
+    "sql",
+    "text",
+    "txt",
+    "xml",
+    "yaml",
+];
+
 /// Converts one reply text. Text that is not markup comes out byte for byte; a convention that reads well as
 /// plain text (`-`, `+`, `1.`, `>`, `---`) stays on every channel.
 #[must_use]
 pub fn convert(text: &str, marks: MarkStyle) -> String {
-    let parser = Parser::new_ext(text, Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH);
-    let events = parser.into_offset_iter();
+    let mut walker = Walker::new(text, marks);
+    let seen = disguised(text, &walker.bare_urls);
+    let events =
+        Parser::new_ext(&seen, Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH).into_offset_iter();
     let definitions: Vec<(String, Range<usize>)> = events
         .reference_definitions()
         .iter()
         .map(|(label, definition)| (label.to_lowercase(), definition.span.clone()))
         .collect();
-    let mut walker = Walker::new(text, marks);
     for (event, range) in events {
         walker.take(event, range);
     }
@@ -101,18 +132,8 @@ impl<'text> Walker<'text> {
                 self.drop_escape(range.start);
                 self.leaf(range);
             }
-            Event::Code(_) => {
-                self.leaf(range.clone());
-                self.code(range);
-            }
-            Event::HardBreak => {
-                // A backslash before the line break is a mark; the break itself stays as written.
-                if self.slice(range.clone()).starts_with('\\') {
-                    self.edits.remove(range.start..range.start + 1);
-                }
-                self.note_child(&range);
-                self.covered = range.end;
-            }
+            Event::Code(_) => self.code(range),
+            Event::SoftBreak | Event::HardBreak => self.line_break(range),
             Event::Rule => self.rule(range),
             _ => self.leaf(range),
         }
@@ -201,6 +222,26 @@ impl<'text> Walker<'text> {
         }
     }
 
+    /// A backslash before the break is a mark. The next line of a nested item moves with its item.
+    fn line_break(&mut self, range: Range<usize>) {
+        self.note_child(&range);
+        self.covered = range.end;
+        if self.slice(range.clone()).starts_with('\\') {
+            self.edits.remove(range.start..range.start + 1);
+        }
+        let lists = self.lists();
+        let next = self.slice(range.end..self.source.len());
+        let indent = next.len() - next.trim_start_matches([' ', '\t']).len();
+        if lists >= 2 && indent > 2 * lists {
+            self.edits.replace(range.end..range.end + indent, "  ".repeat(lists));
+        }
+    }
+
+    /// How many lists are open.
+    fn lists(&self) -> usize {
+        self.frames.iter().filter(|frame| matches!(frame.kind, Kind::List)).count()
+    }
+
     /// Removes a pair of marks and returns the style between them, unless a person would not call it markup.
     fn mark(&mut self, range: &Range<usize>, width: usize, style: Style) -> Style {
         let open = range.start..range.start + width;
@@ -263,41 +304,44 @@ impl<'text> Walker<'text> {
 
     /// Code in a line: kept with its backticks, or without them on a plain channel.
     fn code(&mut self, range: Range<usize>) {
-        if self.marks == MarkStyle::Plain {
-            let text = self.slice(range.clone());
-            let ticks = text.len() - text.trim_start_matches('`').len();
-            self.edits.remove(range.start..range.start + ticks);
-            self.edits.remove(range.end - ticks..range.end);
+        if self.marks == MarkStyle::Whatsapp {
+            return self.leaf(range);
         }
+        self.note_child(&range);
+        self.covered = range.end;
+        let text = self.slice(range.clone());
+        let ticks = text.len() - text.trim_start_matches('`').len();
+        self.edits.remove(range.start..range.start + ticks);
+        self.edits.remove(range.end - ticks..range.end);
     }
 
-    /// A block of code: kept with its fences; the name of its language is dropped. A plain channel gets the
-    /// lines between the fences.
+    /// A block of code: kept with its fences, without the name of its language. A plain channel gets the lines
+    /// between the fences. Words behind a fence that are no language are somebody's text and stay.
     fn fence(&mut self, range: Range<usize>, content: Option<Range<usize>>, info: &str) {
-        let language = |ch: char| ch.is_ascii_alphanumeric() || matches!(ch, '+' | '#' | '-' | '.');
-        let Some(content) = content.filter(|_| info.len() <= 20 && info.chars().all(language)) else {
-            return;
-        };
+        let Some(content) = content else { return };
         let first_line = self.slice(range.clone()).lines().next().unwrap_or_default();
         let opening = range.start..range.start + first_line.len();
-        let code = self.slice(content.clone());
-        let closed = !self.slice(content.end..range.end).trim().is_empty() && code.ends_with('\n');
+        let ticks =
+            opening.start..opening.start + first_line.len() - first_line.trim_start_matches(['`', '~']).len();
+        let tail = self.slice(content.end..range.end);
+        let closed = !tail.trim().is_empty() && self.slice(content.clone()).ends_with('\n');
+        let nameless = info.is_empty() || LANGUAGES.contains(&info.to_ascii_lowercase().as_str());
         if self.marks == MarkStyle::Plain {
-            self.edits.remove(opening.start..content.start);
+            self.edits.remove(opening.start..if nameless { content.start } else { ticks.end });
             if closed {
                 self.edits.remove(content.end - 1..range.end);
             }
             return;
         }
-        let fence = first_line.len() - first_line.trim_start_matches(['`', '~']).len();
         if first_line.starts_with('~') {
-            self.edits.replace(opening, "```".to_owned());
+            self.edits.replace(ticks.clone(), "```".to_owned());
             if closed {
-                let mark = self.slice(content.end..range.end).find('~').unwrap_or_default();
-                self.edits.replace(content.end + mark..range.end, "```".to_owned());
+                let mark = content.end + tail.find('~').unwrap_or_default();
+                self.edits.replace(mark..range.end, "```".to_owned());
             }
-        } else {
-            self.edits.remove(opening.start + fence..opening.end);
+        }
+        if nameless {
+            self.edits.remove(ticks.end..opening.end);
         }
     }
 
@@ -308,13 +352,13 @@ impl<'text> Walker<'text> {
         if text.trim().len() <= 1 {
             return;
         }
-        let line_start = self.slice(0..range.start).rfind('\n').map_or(0, |at| at + 1);
-        if self.slice(line_start..range.start).chars().all(|ch| matches!(ch, ' ' | '\t')) {
-            let lists = self.frames.iter().filter(|frame| matches!(frame.kind, Kind::List)).count();
-            self.edits.replace(line_start..range.start, "  ".repeat(lists.saturating_sub(1)));
+        let marker = range.end - text.trim_start().len();
+        let line_start = self.slice(0..marker).rfind('\n').map_or(0, |at| at + 1);
+        if self.slice(line_start..marker).chars().all(|ch| matches!(ch, ' ' | '\t')) {
+            self.edits.replace(line_start..marker, "  ".repeat(self.lists().saturating_sub(1)));
         }
-        if text.starts_with('*') {
-            self.edits.replace(range.start..range.start + 1, "-".to_owned());
+        if self.slice(marker..range.end).starts_with('*') {
+            self.edits.replace(marker..marker + 1, "-".to_owned());
         }
     }
 

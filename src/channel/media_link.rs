@@ -81,16 +81,23 @@ fn unmatched_path(text: &str) -> Option<String> {
         .map(|url| url.path().to_owned())
 }
 
-/// Runs that begin `http://` or `https://` and go on to the next white space.
+/// Runs that begin `http://` or `https://` and go on to the next white space; a link inside another link's run
+/// is part of that run.
 fn candidates(text: &str) -> impl Iterator<Item = &str> {
-    text.match_indices("://").filter_map(|(at, _)| {
-        let before = text.get(..at)?;
-        let scheme = ["https", "http"].into_iter().find(|scheme| {
-            let start = before.len().checked_sub(scheme.len());
-            start.and_then(|start| before.get(start..)).is_some_and(|word| word.eq_ignore_ascii_case(scheme))
-        })?;
-        let candidate = text.get(at - scheme.len()..)?;
-        candidate.split(|ch: char| ch.is_whitespace() || ch == '\u{FEFF}').next()
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let candidate = rest.match_indices("://").find_map(|(at, _)| link_start(rest, at))?;
+        let link = candidate.split(|ch: char| ch.is_whitespace() || ch == '\u{FEFF}').next()?;
+        rest = candidate.get(link.len()..)?;
+        Some(link)
+    })
+}
+
+/// The text from the scheme on, when `://` at this position follows one of the two schemes.
+fn link_start(text: &str, at: usize) -> Option<&str> {
+    ["https", "http"].into_iter().find_map(|scheme| {
+        let start = at.checked_sub(scheme.len())?;
+        text.get(start..at).filter(|word| word.eq_ignore_ascii_case(scheme)).and_then(|_| text.get(start..))
     })
 }
 

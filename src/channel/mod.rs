@@ -15,8 +15,8 @@ mod whatsapp;
 
 pub use capabilities::{Capabilities, Profile, profile};
 pub use dynamic_block::{
-    Action, BlockContext, Button, CALLBACK_SECONDS, Callback, CallbackPayload, Content, DynamicBlock,
-    FieldValue, MESSAGE_PATH, Message, QuickReply, RenderError, fold, render, validate,
+    Action, BlockContext, Button, CALLBACK_SECONDS, Callback, CallbackHeaders, CallbackPayload, Content,
+    DynamicBlock, FieldValue, MESSAGE_PATH, Message, QuickReply, RenderError, fold, render, validate,
 };
 pub use formatting::{MarkStyle, convert};
 pub use inbound::{InboundMessage, Media};

@@ -5,15 +5,14 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use tokio::runtime::Runtime;
-use tokio_postgres::Config;
 
-use crate::actors::{Limits, System, Wiring};
+use crate::actors::{Delivery, Limits, OutboxSettings, System, Wiring};
 use crate::config::{self, DatabaseUrl, ReservedNames, Settings, Tenant, Warning};
 use crate::domain::{ProcessId, SystemClock};
 use crate::store::embedded::{EmbeddedOptions, EmbeddedServer};
-use crate::store::{self, Database, PoolLimits, migrations};
+use crate::store::{self, Address, Database, PoolLimits, migrations};
 use crate::turn::{Snapshots, TurnContext, TurnSettings};
-use crate::{model, telemetry};
+use crate::{manychat, model, telemetry};
 
 /// A checked configuration.
 pub(super) struct Loaded {
@@ -68,8 +67,7 @@ fn secrets_of(settings: &Settings) -> Vec<String> {
 
 fn database_password(settings: &Settings) -> Option<String> {
     let DatabaseUrl::Postgres(url) = &settings.database else { return None };
-    let config: Config = url.expose().parse().ok()?;
-    String::from_utf8(config.get_password()?.to_vec()).ok().filter(|password| !password.is_empty())
+    Address::password_in(url.expose()).filter(|password| !password.is_empty())
 }
 
 /// The runtime that everything shares; it is never dropped, because sockets opened on it must keep their driver.
@@ -90,31 +88,34 @@ pub(super) fn cores() -> usize {
 
 /// The database as the settings name it; the embedded server must outlive everything that uses it.
 pub(super) struct OpenDatabase {
-    pub(super) config: Config,
+    pub(super) address: Address,
     pub(super) embedded: Option<EmbeddedServer>,
+}
+
+/// Whether `DATABASE_URL` can be used at all; opens nothing (CLI-60).
+pub(super) fn check_database(settings: &Settings) -> anyhow::Result<()> {
+    if let DatabaseUrl::Postgres(url) = &settings.database {
+        url.expose().parse::<Address>()?;
+    }
+    Ok(())
 }
 
 /// Starts the embedded server when that is asked for (DEC-2).
 pub(super) fn open_database(settings: &Settings) -> anyhow::Result<OpenDatabase> {
     let options = match &settings.database {
         DatabaseUrl::Postgres(url) => {
-            let config = url.expose().parse().map_err(|_| {
-                anyhow::anyhow!(
-                    "DATABASE_URL is not a Postgres connection string: check user, host and options"
-                )
-            })?;
-            return Ok(OpenDatabase { config, embedded: None });
+            return Ok(OpenDatabase { address: url.expose().parse()?, embedded: None });
         }
         DatabaseUrl::Embedded(directory) => EmbeddedOptions::directory(directory),
         DatabaseUrl::EmbeddedTemporary => EmbeddedOptions::temporary(),
     };
     let server = EmbeddedServer::start(options)?;
-    Ok(OpenDatabase { config: server.config(), embedded: Some(server) })
+    Ok(OpenDatabase { address: server.config().into(), embedded: Some(server) })
 }
 
 /// Applies pending migrations over a connection of their own (MIG-1, MIG-3).
-pub(super) async fn migrate(config: &Config) -> anyhow::Result<()> {
-    let mut client = store::connect(config).await.context("DATABASE_URL")?;
+pub(super) async fn migrate(address: &Address) -> anyhow::Result<()> {
+    let mut client = store::connect(address).await.context("DATABASE_URL")?;
     let applied = migrations::migrate(&mut client).await?;
     if !applied.is_empty() {
         tracing::info!(json.migrations = %telemetry::Json(&applied), "migrations applied");
@@ -126,8 +127,9 @@ pub(super) async fn migrate(config: &Config) -> anyhow::Result<()> {
 pub(super) fn start_system(
     runtime: &'static Runtime,
     settings: &Settings,
-    database: Config,
+    database: Address,
     snapshots: Arc<Snapshots>,
+    workers: bool,
 ) -> anyhow::Result<System> {
     let pool = Database::new(database.clone(), runtime.handle().clone(), PoolLimits::default())?;
     let context = TurnContext {
@@ -137,11 +139,24 @@ pub(super) fn start_system(
         process: ProcessId::fresh(),
         settings: TurnSettings::of(settings),
     };
+    let (handle, orders) = manychat::channel();
+    let delivery = Delivery {
+        handle,
+        orders,
+        client: manychat::client(&settings.manychat)?,
+        names: manychat::Names::of(&settings.manychat),
+        reply_gap: settings.manychat.reply_gap,
+    };
     let wiring = Wiring {
         runtime,
         context: Arc::new(context),
         database,
         beat: settings.process_beat,
+        delivery,
+        outbox: workers.then_some(OutboxSettings {
+            gap: settings.manychat.reply_gap,
+            retry_window: settings.outbox_retry,
+        }),
         limits: Limits::default(),
         arbiters: cores(),
     };
@@ -160,9 +175,9 @@ pub(super) fn report_media() {
 
 /// A short content hash of each tenant file (GAP-CFG-7).
 pub(super) fn report_configuration(tenant: &Tenant) {
-    let hashes: serde_json::Map<String, serde_json::Value> =
-        tenant.hashes.iter().map(|file| (file.file.to_owned(), file.hash.clone().into())).collect();
-    tracing::info!(json.files = %telemetry::Json(&hashes), "configuration loaded");
+    for file in &tenant.hashes {
+        tracing::info!(file = file.file, hash = file.hash.as_str(), "configuration loaded");
+    }
 }
 
 /// Warnings of the checks, one line each.

@@ -17,6 +17,7 @@ pub(super) struct CheckArguments {
 pub(super) fn run(arguments: &CheckArguments) -> anyhow::Result<ExitCode> {
     let loaded = boot::load()?;
     model::resolve(&loaded.settings.model)?;
+    boot::check_database(&loaded.settings)?;
     println!("config check passed ({})", loaded.settings.config_dir.display());
     for warning in &loaded.warnings {
         eprintln!("warning: {warning}");

@@ -11,12 +11,21 @@ use crate::config;
 /// Time limit of the image's health check (IMG-6).
 const LIMIT: Duration = Duration::from_secs(3);
 
+/// Arguments of the command.
+#[derive(clap::Args, Debug)]
+pub(super) struct HealthArguments {
+    /// Port to ask instead of PORT, for example the WORKER_HEALTH_PORT of a worker
+    #[arg(long)]
+    port: Option<u16>,
+}
+
 /// Exit 0 on a 2xx answer, else 1 with the reason. Reads nothing but `PORT`.
-pub(super) fn run() -> anyhow::Result<ExitCode> {
+pub(super) fn run(arguments: &HealthArguments) -> anyhow::Result<ExitCode> {
     let variables = config::process_environment()?;
-    let port: u16 = match variables.get("PORT").map(|text| text.trim()) {
-        None => 3000,
-        Some(text) => text.parse().context("PORT is not a port number")?,
+    let port = match (arguments.port, variables.get("PORT").map(|text| text.trim())) {
+        (Some(port), _) => port,
+        (None, None) => 3000,
+        (None, Some(text)) => text.parse().context("PORT is not a port number")?,
     };
     let address = format!("http://127.0.0.1:{port}/health");
     local_http::block_on(async move {

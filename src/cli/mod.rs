@@ -4,19 +4,24 @@
 
 mod boot;
 mod bootstrap;
+mod completions;
 mod config_check;
 mod dev;
 mod health;
 mod local_http;
+mod process;
 mod reload;
 mod serve;
 mod simulate;
+mod tokens;
+mod usage;
+mod worker;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// Exit code of a wrong use (CLI-6).
 const WRONG_USE: u8 = 2;
@@ -37,8 +42,10 @@ struct Arguments {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Run the HTTP server
-    Serve,
+    /// Run the HTTP server and the workers
+    Serve(serve::ServeArguments),
+    /// Run the workers without the HTTP server
+    Worker,
     /// Set up the demo tenant where it is missing, then run everything for development
     Dev,
     /// Write the demo tenant and an offline .env where they are missing
@@ -46,16 +53,27 @@ enum Command {
     /// Send one message to a running local server, as ManyChat would
     Simulate(simulate::SimulateArguments),
     /// Ask a running server on this machine whether it is alive
-    Health,
+    Health(health::HealthArguments),
     /// Check the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Contact tokens
+    #[command(subcommand)]
+    Tokens(TokensCommand),
+    /// Print a script that completes this command line in a shell
+    Completions(completions::CompletionsArguments),
 }
 
 #[derive(Subcommand, Debug)]
 enum ConfigCommand {
     /// Run every check of boot on environment and tenant files, then exit
     Check(config_check::CheckArguments),
+}
+
+#[derive(Subcommand, Debug)]
+enum TokensCommand {
+    /// Issue a contact token to every recent contact that has none
+    Backfill(tokens::BackfillArguments),
 }
 
 /// Runs the command the process was started with.
@@ -71,18 +89,20 @@ pub fn run() -> ExitCode {
 
 /// Usage and unknown commands go to stderr with exit code 2; help and version to stdout with 0 (CLI-3, CLI-8).
 fn parse(words: &[OsString]) -> Result<Arguments, ExitCode> {
+    let usage = usage::usage(&Arguments::command());
     if words.len() < 2 {
-        eprint!("{}", Arguments::command().render_help());
+        eprint!("{usage}");
         return Err(ExitCode::from(WRONG_USE));
     }
-    Arguments::try_parse_from(words).map_err(|error| match error.kind() {
+    let matches = Arguments::command().override_help(usage.clone()).try_get_matches_from(words);
+    matches.and_then(|matches| Arguments::from_arg_matches(&matches)).map_err(|error| match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             print!("{error}");
             ExitCode::SUCCESS
         }
         ErrorKind::InvalidSubcommand => {
             let first = words.get(1).map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
-            eprintln!("Unknown command: {first}\n\n{}", Arguments::command().render_help());
+            eprint!("Unknown command: {first}\n\n{usage}");
             ExitCode::from(WRONG_USE)
         }
         _ => {
@@ -94,12 +114,15 @@ fn parse(words: &[OsString]) -> Result<Arguments, ExitCode> {
 
 fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Serve => serve::run(),
+        Command::Serve(arguments) => serve::run(&arguments),
+        Command::Worker => worker::run(),
         Command::Dev => dev::run(),
         Command::Bootstrap => bootstrap::run(),
         Command::Simulate(arguments) => simulate::run(&arguments),
-        Command::Health => health::run(),
+        Command::Health(arguments) => health::run(&arguments),
         Command::Config(ConfigCommand::Check(arguments)) => config_check::run(&arguments),
+        Command::Tokens(TokensCommand::Backfill(arguments)) => tokens::run(&arguments),
+        Command::Completions(arguments) => completions::run(&arguments, Arguments::command()),
     }
 }
 

@@ -32,7 +32,7 @@ pub(super) struct SimulateArguments {
     #[arg(long)]
     json: bool,
     /// The message; its words are joined by blanks
-    #[arg(required = true, trailing_var_arg = true)]
+    #[arg(required = true)]
     message: Vec<String>,
 }
 

@@ -96,7 +96,7 @@ pub fn write_missing(dir: &Path) -> Result<Vec<FileReport>, DemoError> {
 /// # Errors
 /// Only when the embedded examples are faulty, which a test rules out (DEMO-4).
 pub fn tenant() -> Result<Tenant, TenantError> {
-    let files = TenantFiles::given(PROMPT, CATALOG, RULES, TOOLS);
+    let files = TenantFiles::given(PROMPT, CATALOG, RULES, Some(TOOLS));
     let checked = files.check(&ReservedNames::default());
     let checked = checked.map_err(|problem| TenantError { dir: PathBuf::from("demo tenant"), problem });
     checked.map(|(tenant, _)| tenant)

@@ -91,3 +91,7 @@ fn development_in_use(vars: &mut Variables<'_>, settings: &Settings) {
         vars.warn("MANYCHAT_MEDIA_BASE_URL", "is set: media is fetched from there, for tests only");
     }
 }
+
+#[cfg(test)]
+#[path = "env_hints_tests.rs"]
+mod tests;

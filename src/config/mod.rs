@@ -11,11 +11,19 @@ mod env_hints;
 mod environment;
 mod eval_settings;
 mod files;
+#[cfg(test)]
+mod mutation_tests;
 mod pricing;
 mod proxies;
 mod rules;
 mod settings;
 mod tenant;
+#[cfg(test)]
+pub(crate) mod test_dir;
+#[cfg(test)]
+mod test_files;
+#[cfg(test)]
+mod test_vars;
 mod tools;
 mod variables;
 mod warning;

@@ -193,8 +193,10 @@ impl RawFile {
         Self { name, path, content }
     }
 
-    fn given(name: &'static str, content: &str) -> Self {
-        Self { name, path: PathBuf::from(name), content: Ok(content.as_bytes().to_vec()) }
+    fn given(name: &'static str, content: Option<&str>) -> Self {
+        let content = content.map(|content| content.as_bytes().to_vec());
+        let content = content.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound));
+        Self { name, path: PathBuf::from(name), content }
     }
 
     /// The bytes of a file that must be there.
@@ -238,11 +240,11 @@ impl TenantFiles {
     }
 
     /// The files from memory; for the demo tenant.
-    pub(super) fn given(prompt: &str, catalog: &str, rules: &str, tools: &str) -> Self {
+    pub(super) fn given(prompt: &str, catalog: &str, rules: &str, tools: Option<&str>) -> Self {
         Self {
-            prompt: RawFile::given(PROMPT_FILE, prompt),
-            catalog: RawFile::given(CATALOG_FILE, catalog),
-            rules: RawFile::given(RULES_FILE, rules),
+            prompt: RawFile::given(PROMPT_FILE, Some(prompt)),
+            catalog: RawFile::given(CATALOG_FILE, Some(catalog)),
+            rules: RawFile::given(RULES_FILE, Some(rules)),
             tools: RawFile::given(TOOLS_FILE, tools),
         }
     }

@@ -91,6 +91,12 @@ impl SubscriberId {
         (!blank && !unrendered).then(|| Self(text.into()))
     }
 
+    /// An id that a row holds already, whatever it looks like: ManyChat is asked and says what it thinks of it.
+    #[must_use]
+    pub fn stored(text: &str) -> Self {
+        Self(text.into())
+    }
+
     /// The id for a database parameter or a ManyChat request; never for a log.
     #[must_use]
     pub fn expose(&self) -> &str {

@@ -2,6 +2,7 @@
 
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
+use actix_web::http::header::{HeaderValue, RETRY_AFTER};
 use serde_json::json;
 
 /// HTTP-23: tells neither whether the header was missing nor what would be right (HTTP-30).
@@ -12,6 +13,24 @@ pub(super) fn unauthorized() -> HttpResponse {
 /// HTTP-27, ERR-3
 pub(super) fn internal() -> HttpResponse {
     HttpResponse::InternalServerError().json(json!({ "error": "internal" }))
+}
+
+/// HTTP-28
+pub(super) fn unavailable() -> HttpResponse {
+    HttpResponse::ServiceUnavailable()
+        .insert_header((RETRY_AFTER, "10"))
+        .json(json!({ "error": "unavailable" }))
+}
+
+/// HTTP-26
+pub(super) fn too_many(retry_secs: u64) -> HttpResponse {
+    let mut answer = refusal(
+        StatusCode::TOO_MANY_REQUESTS,
+        None,
+        "too many requests from this address: wait and try again",
+    );
+    answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from(retry_secs));
+    answer
 }
 
 /// HTTP-6

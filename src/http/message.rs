@@ -1,23 +1,27 @@
 //! `POST /v1/channels/manychat/message`: the checks in their order, then the turn (HTTP-10).
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use actix_web::http::StatusCode;
-use actix_web::http::header::{CONTENT_LENGTH, CONTENT_TYPE, ContentType};
+use actix_web::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use actix_web::{HttpRequest, HttpResponse, web};
 use bytes::{Bytes, BytesMut};
-use futures_util::StreamExt;
+use futures_util::{FutureExt, StreamExt};
 use tokio::sync::oneshot;
+use tracing::Span;
 
 use super::body::AnswerBody;
-use super::errors;
+use super::gate::Caller;
+use super::peer::Peer;
 use super::request::{self, BadBody};
 use super::server::Door;
+use super::{errors, overload};
 use crate::actors::{Accepted, Answer, Message};
-use crate::channel::InboundMessage;
+use crate::channel::{DynamicBlock, InboundMessage};
 use crate::domain::{Deadline, Redacted};
-use crate::turn::{Answers, Snapshot};
+use crate::turn::Snapshot;
 
 /// Largest body (HTTP-24).
 const MAX_BODY: usize = 65_536;
@@ -37,24 +41,73 @@ enum Refusal {
     Body(BadBody),
 }
 
-/// The route.
+/// The route. What goes wrong behind a valid secret, a panic included, becomes a handoff (ERR-1).
+#[utoipa::path(
+    post,
+    path = "/v1/channels/manychat/message",
+    summary = "ManyChat Dynamic Block webhook",
+    request_body = request::MessageBody,
+    responses(
+        (status = 200, description = "A Dynamic Block; without messages when the reply comes later", body = DynamicBlock),
+        (status = 400, description = "The body is empty, not JSON, or not this schema"),
+        (status = 401, description = "The secret is missing or wrong"),
+        (status = 413, description = "The body is larger than 65536 bytes"),
+        (status = 415, description = "The content type is not application/json"),
+        (status = 429, description = "Too many requests from this address"),
+        (status = 503, description = "Overload, and no valid secret"),
+    ),
+    security(("sharedSecret" = [])),
+)]
 pub(super) async fn message(
     request: HttpRequest,
     payload: web::Payload,
+    caller: web::ReqData<Caller>,
     door: web::Data<Door>,
 ) -> HttpResponse {
-    let arrival = Instant::now();
-    let Some(secret) = door.secrets.presented(request.headers()) else { return errors::unauthorized() };
+    let caller = caller.into_inner();
+    let Some(secret) = caller.secret.clone() else { return errors::unauthorized() };
     let snapshot = door.services.snapshots.current();
-    match read(&request, payload, &door).await {
-        Ok(inbound) => run(&door, inbound, secret, snapshot, arrival).await,
-        Err(refusal) => refusal.answer(),
+    let answering = answer(&door, &request, payload, &caller, &secret, &snapshot);
+    AssertUnwindSafe(answering).catch_unwind().await.unwrap_or_else(|_| {
+        tracing::error!("unhandled error");
+        overload::handoff(&door, &snapshot, &secret)
+    })
+}
+
+async fn answer(
+    door: &Door,
+    request: &HttpRequest,
+    payload: web::Payload,
+    caller: &Caller,
+    secret: &Redacted<Arc<str>>,
+    snapshot: &Arc<Snapshot>,
+) -> HttpResponse {
+    let deadline = Deadline::after(caller.arrival, door.services.context.settings.race_deadline);
+    match (read(request, payload, door, deadline).await, caller.over_limit) {
+        // DEC-26: our own limit must not silence a tenant; only what is no message at all is told to slow down.
+        (Ok(_), Some(_)) => {
+            overload::report("rate limit");
+            overload::handoff(door, snapshot, secret)
+        }
+        (Err(_), Some(quota)) => errors::too_many(quota.reset_secs),
+        (Ok(inbound), None) => {
+            let peer = Peer::of(request);
+            run(door, inbound, secret, snapshot, deadline, peer).await
+        }
+        (Err(refusal), None) => refusal.answer(),
     }
 }
 
-async fn read(request: &HttpRequest, payload: web::Payload, door: &Door) -> Result<InboundMessage, Refusal> {
+async fn read(
+    request: &HttpRequest,
+    payload: web::Payload,
+    door: &Door,
+    deadline: Deadline,
+) -> Result<InboundMessage, Refusal> {
     check_content_type(request)?;
-    let body = collect(request, payload).await?;
+    // A body that trickles in must not hold a connection for ever.
+    let collected = tokio::time::timeout_at(deadline.at().into(), collect(request, payload)).await;
+    let body = collected.unwrap_or(Err(Refusal::Interrupted))?;
     let parsed = request::parse(&body).map_err(Refusal::Body)?;
     let context = &door.services.context;
     let settings = &context.settings;
@@ -119,44 +172,34 @@ impl Refusal {
 async fn run(
     door: &Door,
     inbound: InboundMessage,
-    secret: Redacted<Arc<str>>,
-    snapshot: Arc<Snapshot>,
-    arrival: Instant,
+    secret: &Redacted<Arc<str>>,
+    snapshot: &Arc<Snapshot>,
+    deadline: Deadline,
+    peer: Option<Peer>,
 ) -> HttpResponse {
-    let deadline = Deadline::after(arrival, door.services.context.settings.race_deadline);
     let (outgoing, answer) = oneshot::channel();
     let message = Message {
         inbound,
         presented_secret: secret.clone(),
-        snapshot: Arc::clone(&snapshot),
+        snapshot: Arc::clone(snapshot),
         deadline,
         outgoing,
+        span: Span::current(),
     };
     if door.services.directory.deliver(message) == Accepted::Overloaded {
-        tracing::warn!("load shed");
-        return handoff(door, &snapshot, &secret);
+        overload::report("messages waiting");
+        return overload::handoff(door, snapshot, secret);
     }
     let until = tokio::time::Instant::from_std(deadline.at() + GRACE);
     match tokio::time::timeout_at(until, answer).await {
-        Ok(Ok(Answer { body, owed })) => block(AnswerBody::new(body, owed)),
+        // A reply to a caller who hung up goes through the outbox: dropping what is owed does that (GAP-CH-7).
+        Ok(Ok(Answer { body, owed })) => {
+            let owed = owed.filter(|_| !peer.as_ref().is_some_and(Peer::is_gone));
+            overload::block(AnswerBody::new(body, owed))
+        }
         Ok(Err(_)) | Err(_) => {
             tracing::error!("unhandled error");
-            handoff(door, &snapshot, &secret)
+            overload::handoff(door, snapshot, secret)
         }
     }
-}
-
-/// A server error becomes a handoff for a caller with a valid secret (ERR-1).
-fn handoff(door: &Door, snapshot: &Snapshot, secret: &Redacted<Arc<str>>) -> HttpResponse {
-    match Answers::of(&door.services.context, snapshot).handoff(secret.expose()) {
-        Ok(body) => block(AnswerBody::new(body, None)),
-        Err(error) => {
-            tracing::error!(err = %error, "handoff failed");
-            errors::internal()
-        }
-    }
-}
-
-fn block(body: AnswerBody) -> HttpResponse {
-    HttpResponse::Ok().content_type(ContentType::json()).body(body)
 }

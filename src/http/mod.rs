@@ -5,13 +5,19 @@
 mod admin;
 mod auth;
 mod body;
+mod client_address;
 mod errors;
+mod gate;
 mod health;
 mod message;
+mod openapi;
+mod overload;
+mod peer;
+mod rate_limit;
 pub mod request;
 mod server;
 
 pub use auth::Secrets;
-pub use server::{Door, Server, ServerError, start};
+pub use server::{Door, Server, ServerError, start, start_health};
 
 pub use crate::channel::MESSAGE_PATH;

@@ -10,6 +10,8 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
+use utoipa::ToSchema;
+use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Schema, Type};
 
 use crate::channel::{InboundMessage, MediaLink, recognise};
 use crate::domain::{ChannelName, ContactText, Redacted, SubscriberId, TenantId};
@@ -122,7 +124,7 @@ pub fn parse(body: &[u8]) -> Result<MessageRequest, BadBody> {
         serde_json::from_str::<IgnoredAny>(&text).map_err(|error| not_json(&error))?;
         return Err(BadBody::NotAnObject);
     }
-    let raw: RawFields<'_> = serde_json::from_str(&text).map_err(|error| not_json(&error))?;
+    let raw: MessageBody<'_> = serde_json::from_str(&text).map_err(|error| not_json(&error))?;
     raw.check()
 }
 
@@ -163,23 +165,51 @@ impl MessageRequest {
     }
 }
 
-/// The value of each known key as it stands in the body; the last one when a key is repeated (INB-8).
-#[derive(Default)]
-struct RawFields<'body> {
+/// The value of each known key as it stands in the body; the last one when a key is repeated (INB-8). The comments
+/// and attributes of its members are what the OpenAPI document says of them (OPS-3).
+#[derive(Default, ToSchema)]
+pub(super) struct MessageBody<'body> {
+    /// ManyChat's id of the contact, `{{contact.id}}`
+    #[schema(schema_with = subscriber_schema, required)]
     subscriber_id: Option<&'body RawValue>,
+    /// What the contact wrote, `{{last_input_text}}`; at most 4096 UTF-16 units
+    #[schema(value_type = String, max_length = 4096)]
     text: Option<&'body RawValue>,
+    /// The contact's first name
+    #[schema(value_type = Option<String>)]
     first_name: Option<&'body RawValue>,
+    /// The contact's last name
+    #[schema(value_type = Option<String>)]
     last_name: Option<&'body RawValue>,
+    /// The contact's language and country, such as `en_GB`
+    #[schema(value_type = Option<String>)]
     locale: Option<&'body RawValue>,
+    /// Stored with a new conversation in place of `CHANNEL`
+    #[schema(value_type = Option<String>)]
     channel: Option<&'body RawValue>,
+    /// The contact token
+    #[schema(value_type = Option<String>, max_length = 256)]
     ai_token: Option<&'body RawValue>,
+    /// What the contact is buying
+    #[schema(value_type = Option<String>, max_length = 256)]
     offering: Option<&'body RawValue>,
+    /// Earlier name of `offering`
+    #[schema(value_type = Option<String>, max_length = 256)]
     course: Option<&'body RawValue>,
     /// The first key that is none of these.
+    #[schema(ignore)]
     unknown: Option<String>,
 }
 
-impl<'body> RawFields<'body> {
+/// Text or a non-negative integer (DEC-35).
+fn subscriber_schema() -> Schema {
+    let number = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(0));
+    Schema::OneOf(
+        OneOfBuilder::new().item(ObjectBuilder::new().schema_type(Type::String)).item(number).build(),
+    )
+}
+
+impl<'body> MessageBody<'body> {
     fn slot(&mut self, key: &str) -> Option<&mut Option<&'body RawValue>> {
         match key {
             "subscriber_id" => Some(&mut self.subscriber_id),
@@ -220,19 +250,19 @@ impl<'body> RawFields<'body> {
     }
 }
 
-impl<'de: 'body, 'body> Deserialize<'de> for RawFields<'body> {
+impl<'de: 'body, 'body> Deserialize<'de> for MessageBody<'body> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Members;
 
         impl<'de> Visitor<'de> for Members {
-            type Value = RawFields<'de>;
+            type Value = MessageBody<'de>;
 
             fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
                 out.write_str("an object")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<RawFields<'de>, A::Error> {
-                let mut fields = RawFields::default();
+            fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<MessageBody<'de>, A::Error> {
+                let mut fields = MessageBody::default();
                 while let Some(key) = members.next_key::<String>()? {
                     let value = members.next_value::<&'de RawValue>()?;
                     match fields.slot(&key) {
@@ -270,7 +300,8 @@ fn subscriber(field: &'static str, raw: Option<&RawValue>) -> Result<SubscriberI
     } else {
         return Err(wrong);
     };
-    SubscriberId::new(&id).ok_or(BadBody::NoSubscriber)
+    let id = id.replace('\0', "");
+    SubscriberId::new(&id).filter(|_| !trim(&id).is_empty()).ok_or(BadBody::NoSubscriber)
 }
 
 fn required_text(field: &'static str, raw: Option<&RawValue>) -> Result<String, BadBody> {

@@ -1,17 +1,21 @@
 //! The server: routes, headers, start and stop.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use actix_web::dev::ServerHandle;
-use actix_web::middleware::DefaultHeaders;
+use actix_web::middleware::{DefaultHeaders, from_fn};
 use actix_web::{App, HttpServer, web};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 use super::auth::Secrets;
-use super::{MESSAGE_PATH, admin, errors, health, message};
+use super::gate::gate;
+use super::peer::Peer;
+use super::rate_limit::RateLimit;
+use super::{MESSAGE_PATH, admin, errors, health, message, openapi};
 use crate::actors::Services;
+use crate::config::{Settings, TrustedProxies};
 use crate::domain::Redacted;
 
 /// What the routes need; shared by all workers.
@@ -24,6 +28,9 @@ pub struct Door {
     pub admin_token: Option<Redacted<String>>,
     /// The shared runtime: database work never runs on a worker's own.
     pub io: Handle,
+    pub(super) limit: RateLimit,
+    pub(super) proxies: TrustedProxies,
+    requests: AtomicU64,
     draining: AtomicBool,
 }
 
@@ -54,13 +61,22 @@ const STOP_SECS: u64 = 15;
 impl Door {
     /// The door of a process.
     #[must_use]
-    pub fn new(
-        services: Services,
-        secrets: Secrets,
-        admin_token: Option<Redacted<String>>,
-        io: Handle,
-    ) -> Self {
-        Self { services, secrets, admin_token, io, draining: AtomicBool::new(false) }
+    pub fn new(services: Services, settings: &Settings, io: Handle) -> Self {
+        Self {
+            services,
+            secrets: Secrets::new(&settings.shared_secrets),
+            admin_token: settings.admin_token.clone(),
+            io,
+            limit: RateLimit::new(settings.rate_limit_per_minute),
+            proxies: settings.trusted_proxies(),
+            requests: AtomicU64::new(0),
+            draining: AtomicBool::new(false),
+        }
+    }
+
+    /// The number of a new request, from 1 (OPS-1).
+    pub(super) fn next_request(&self) -> u64 {
+        self.requests.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     pub(super) fn is_draining(&self) -> bool {
@@ -75,34 +91,59 @@ impl Door {
 pub fn start(door: Door, port: u16, workers: usize) -> Result<Server, ServerError> {
     let door = web::Data::from(Arc::new(door));
     let shared = door.clone();
+    let server = HttpServer::new(move || {
+        App::new().app_data(shared.clone()).wrap(from_fn(gate)).wrap(hardening()).configure(routes)
+    });
     let server =
-        HttpServer::new(move || App::new().app_data(shared.clone()).wrap(hardening()).configure(routes))
-            .workers(workers)
-            .disable_signals()
-            .shutdown_timeout(STOP_SECS)
-            .bind(("0.0.0.0", port))
-            .map_err(|reason| ServerError::Listen { port, reason })?
-            .run();
-    let handle = server.handle();
-    Ok(Server { handle, task: tokio::spawn(server), door })
+        server.on_connect(Peer::remember).workers(workers).disable_signals().shutdown_timeout(STOP_SECS);
+    let server = server.bind(("0.0.0.0", port)).map_err(|reason| ServerError::Listen { port, reason })?;
+    Ok(Server::run(server.run(), door))
+}
+
+/// Listens on `0.0.0.0:port` and answers `/health` and `/ready`, and nothing else (CLI-32).
+///
+/// # Errors
+/// [`ServerError::Listen`] when the port cannot be had.
+pub fn start_health(door: Door, port: u16) -> Result<Server, ServerError> {
+    let door = web::Data::from(Arc::new(door));
+    let shared = door.clone();
+    let server = HttpServer::new(move || {
+        App::new()
+            .app_data(shared.clone())
+            .wrap(hardening())
+            .configure(health_routes)
+            .default_service(missing())
+    });
+    let server = server.workers(1).disable_signals().shutdown_timeout(STOP_SECS);
+    let server = server.bind(("0.0.0.0", port)).map_err(|reason| ServerError::Listen { port, reason })?;
+    Ok(Server::run(server.run(), door))
 }
 
 /// Each known path with its one method; anything else is a 404 (HTTP-6).
 fn routes(config: &mut web::ServiceConfig) {
-    let missing = || web::to(|| async { errors::not_found() });
+    let message =
+        web::resource(MESSAGE_PATH).route(web::post().to(message::message)).default_service(missing());
     config
-        .service(
-            web::resource(MESSAGE_PATH).route(web::post().to(message::message)).default_service(missing()),
-        )
-        .service(readable("/health", web::get().to(health::health), web::head().to(health::health)))
-        .service(readable("/ready", web::get().to(health::ready), web::head().to(health::ready)))
+        .service(message)
+        .configure(health_routes)
         .service(readable("/admin/actors", web::get().to(admin::actors), web::head().to(admin::actors)))
+        .service(readable(openapi::PATH, web::get().to(openapi::openapi), web::head().to(openapi::openapi)))
         .default_service(missing());
+}
+
+fn health_routes(config: &mut web::ServiceConfig) {
+    config
+        .service(readable("/health", web::get().to(health::health), web::head().to(health::health)))
+        .service(readable("/ready", web::get().to(health::ready), web::head().to(health::ready)));
+}
+
+fn missing() -> actix_web::Route {
+    web::to(|| async { errors::not_found() })
 }
 
 /// `HEAD` works where `GET` works (HTTP-6).
 fn readable(path: &str, get: actix_web::Route, head: actix_web::Route) -> actix_web::Resource {
-    web::resource(path).route(get).route(head).default_service(web::to(|| async { errors::not_found() }))
+    web::resource(path).route(get).route(head).default_service(missing())
 }
 
 /// HTTP-8
@@ -122,6 +163,11 @@ fn hardening() -> DefaultHeaders {
 }
 
 impl Server {
+    fn run(server: actix_web::dev::Server, door: web::Data<Door>) -> Self {
+        let handle = server.handle();
+        Self { handle, task: tokio::spawn(server), door }
+    }
+
     /// Makes `/ready` say 503 from now on (DEC-28).
     pub fn begin_drain(&self) {
         self.door.draining.store(true, Ordering::Release);

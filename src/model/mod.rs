@@ -2,6 +2,8 @@
 //! Owns: prompt, fence, reply schema, guardrails, prices, the mock model, and the one list of providers.
 //! Never: talks to a contact, to ManyChat or to the database; names a provider outside `registry`.
 
+mod breaker;
+mod candidate;
 mod fence;
 mod guardrails;
 mod mock;

@@ -20,6 +20,7 @@ use crate::config::ReasoningEffort;
 /// - report the tokens of every answered call, whatever came of it (USE-1, DEC-19): a call that was answered without
 ///   a usable reply is [`ModelOutput::Missing`] with its usage, not an error;
 /// - never put text of the provider or of the request into an error (FAIL-17);
+/// - try transient failures again by itself, at most twice (RUN-16);
 /// - stop the call when its future is dropped: that is how a turn is aborted (RUN-13, RUN-14).
 pub trait ModelProvider: Send + Sync {
     /// One call. Errors are [`ModelError::Unreachable`] and [`ModelError::Status`].
@@ -37,7 +38,7 @@ pub struct ModelRequest {
     pub response_schema: Arc<Value>,
     /// Most tokens the answer may take, reasoning included (RUN-10, RUN-11); at least 1.
     pub max_output_tokens: u32,
-    /// 0 to 2; `None` for models that refuse it (RUN-10).
+    /// 0 to 2; `None` for models that refuse it (RUN-10). The runner sets it for the model it calls.
     pub temperature: Option<f64>,
     /// OpenAI's reasoning effort; other providers ignore it (RUN-10).
     pub reasoning_effort: Option<ReasoningEffort>,
@@ -177,8 +178,8 @@ fn sum(left: Option<u64>, right: Option<u64>) -> Option<u64> {
 /// Why a call gave no reply. Holds no word of a provider, a prompt or a contact (FAIL-17).
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ModelError {
-    /// No answer of the provider arrived.
-    #[error("the model provider could not be reached: check its base URL and the network")]
+    /// No answer of the provider arrived: no connection, or one that broke, or something else answered in its place.
+    #[error("no answer of the model provider arrived: check its base URL, its state and the network")]
     Unreachable,
     /// The provider refused the call or failed.
     #[error(
@@ -204,6 +205,17 @@ impl ModelError {
             Self::Status(code) => format!("provider_status_{code}"),
             Self::ReplyMissing => "reply_missing".to_owned(),
             Self::ReplyInvalid(_) => "reply_invalid".to_owned(),
+        }
+    }
+
+    /// Whether the provider failed, and not because of the request: then it may work in a moment (RUN-16), and another
+    /// provider may work now (DEC-10, DEC-27).
+    #[must_use]
+    pub const fn is_providers_fault(&self) -> bool {
+        match self {
+            Self::Unreachable => true,
+            Self::Status(code) => matches!(*code, 408 | 409 | 429 | 500..=599),
+            Self::ReplyMissing | Self::ReplyInvalid(_) => false,
         }
     }
 }

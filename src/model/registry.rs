@@ -1,80 +1,124 @@
-//! The registry: which provider stands behind a model name. The only file that knows concrete providers (PRIN-C2).
+//! The registry: which provider stands behind a model name. This file and its folder are the only ones that know
+//! concrete providers, and genai (PRIN-C2).
+
+mod answer;
+mod failure;
+mod hosted;
+mod request;
+mod retry;
+mod schema;
+#[cfg(test)]
+mod test_support;
+mod wire;
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use reqwest::header::HeaderValue;
+use reqwest::redirect;
+
+use self::hosted::{Access, HostedModel};
+use self::wire::Wire;
 use super::mock::MockModel;
 use super::port::ModelProvider;
 use super::runner::Runner;
 use crate::config::{ModelName, ModelSettings};
-use crate::domain::Provider;
+use crate::domain::{Provider, Redacted};
+
+/// Longest wait for a connection to a provider. The call itself has no limit but the caller's abort (RUN-13).
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What Ollama is sent as its key (PROV-3).
+const OLLAMA_KEY: &str = "ollama";
 
 /// A model that cannot be run.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RegistryError {
-    /// The provider is known, but this version cannot talk to it.
-    #[error(
-        "{variable} is {model}, but this version does not support the provider {provider} yet: set it to a mock \
-         model, for example mock:demo"
-    )]
-    NotSupported {
+    /// The key cannot be sent in a header.
+    #[error("{variable} holds a character that no HTTP header can carry: copy the key again")]
+    UnusableKey {
         /// The variable to change.
         variable: &'static str,
-        /// What it is set to.
-        model: String,
-        /// The provider it names.
-        provider: Provider,
+    },
+    /// The HTTP client for providers could not be built.
+    #[error(
+        "the HTTP client for model providers could not be built, check the machine's TLS set-up: {reason}"
+    )]
+    Client {
+        /// What the client reports; it knows no key and no request yet.
+        reason: String,
     },
 }
 
-/// Resolves `AGENT_MODEL` once, at boot (PROV-3). A fallback model that could not run is refused as well (DEC-10).
+/// Resolves `AGENT_MODEL` and `AGENT_FALLBACK_MODEL` once, at boot (PROV-3, DEC-10). Nothing is called, and a missing
+/// key is no error here: the calls fail (ENV-11). When one of the models is not the mock, the process must have
+/// installed a TLS provider.
 ///
 /// # Errors
-/// [`RegistryError::NotSupported`] for every provider but the mock model.
+/// [`RegistryError`]: a key that cannot be sent, or no HTTP client.
 pub fn resolve(settings: &ModelSettings) -> Result<Runner, RegistryError> {
-    if let Some(fallback) = &settings.fallback {
-        provider("AGENT_FALLBACK_MODEL", fallback)?;
+    let mut providers = Providers { settings, http: None };
+    let runner = Runner::new(providers.provider(&settings.agent)?, &settings.agent, settings);
+    match &settings.fallback {
+        Some(fallback) => Ok(runner.with_fallback(providers.provider(fallback)?, fallback, settings)),
+        None => Ok(runner),
     }
-    let agent = provider("AGENT_MODEL", &settings.agent)?;
-    Ok(Runner::new(agent, &settings.agent, settings))
 }
 
-fn provider(variable: &'static str, name: &ModelName) -> Result<Arc<dyn ModelProvider>, RegistryError> {
-    match name.provider {
-        Provider::Mock => Ok(Arc::new(MockModel::new(&name.model))),
-        Provider::Anthropic | Provider::OpenAi | Provider::Google | Provider::Ollama => {
-            Err(RegistryError::NotSupported { variable, model: name.as_string(), provider: name.provider })
+/// Builds providers over one HTTP client, which is built for the first that needs it.
+struct Providers<'a> {
+    settings: &'a ModelSettings,
+    http: Option<reqwest::Client>,
+}
+
+impl Providers<'_> {
+    fn provider(&mut self, name: &ModelName) -> Result<Arc<dyn ModelProvider>, RegistryError> {
+        match name.provider {
+            Provider::Mock => Ok(Arc::new(MockModel::new(&name.model))),
+            Provider::Anthropic => self.hosted(Wire::Anthropic, &name.model),
+            Provider::OpenAi => self.hosted(Wire::OpenAi, &name.model),
+            Provider::Google => self.hosted(Wire::Google, &name.model),
+            Provider::Ollama => self.hosted(Wire::Ollama, &name.model),
         }
     }
+
+    fn hosted(&mut self, wire: Wire, model: &str) -> Result<Arc<dyn ModelProvider>, RegistryError> {
+        let http = self.http()?;
+        let hosted = HostedModel::new(wire, model, access(wire, self.settings)?, http);
+        Ok(Arc::new(hosted.map_err(|error| RegistryError::Client { reason: error.to_string() })?))
+    }
+
+    fn http(&mut self) -> Result<reqwest::Client, RegistryError> {
+        if let Some(built) = &self.http {
+            return Ok(built.clone());
+        }
+        let built = http_client()?;
+        Ok(self.http.insert(built).clone())
+    }
+}
+
+/// No redirects: a key must not follow one to another host.
+fn http_client() -> Result<reqwest::Client, RegistryError> {
+    reqwest::Client::builder()
+        .connect_timeout(CONNECT_TIMEOUT)
+        .redirect(redirect::Policy::none())
+        .build()
+        .map_err(|error| RegistryError::Client { reason: error.to_string() })
+}
+
+fn access(wire: Wire, settings: &ModelSettings) -> Result<Access<'_>, RegistryError> {
+    let (base_url, variable, key) = match wire {
+        Wire::Anthropic => (&settings.anthropic_base_url, "ANTHROPIC_API_KEY", &settings.anthropic_key),
+        Wire::OpenAi => (&settings.openai_base_url, "OPENAI_API_KEY", &settings.openai_key),
+        Wire::Google => (&settings.google_base_url, "GOOGLE_GENERATIVE_AI_API_KEY", &settings.google_key),
+        Wire::Ollama => return Ok(Access { base_url: &settings.ollama_base_url, key: OLLAMA_KEY }),
+    };
+    let key = key.as_ref().map_or("", |key: &Redacted<String>| key.expose());
+    if HeaderValue::from_str(key).is_err() {
+        return Err(RegistryError::UnusableKey { variable });
+    }
+    Ok(Access { base_url, key })
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::model::test_support::settings;
-
-    /// PROV-2: a mock model of any name is resolved.
-    #[test]
-    fn the_mock_model_is_resolved() {
-        for name in ["demo", "slow", "any-thing.1"] {
-            assert!(resolve(&settings(Provider::Mock, name)).is_ok(), "{name}");
-        }
-    }
-
-    /// PROV-3: the message names the variable, the string and the provider.
-    #[test]
-    fn another_provider_is_refused_and_named() {
-        for provider in Provider::ALL.iter().copied().filter(|provider| *provider != Provider::Mock) {
-            let refusal = resolve(&settings(provider, "some-model")).unwrap_err().to_string();
-            assert!(refusal.starts_with(&format!("AGENT_MODEL is {provider}:some-model, ")), "{refusal}");
-        }
-    }
-
-    /// DEC-10
-    #[test]
-    fn an_unsupported_fallback_is_refused_too() {
-        let mut both = settings(Provider::Mock, "demo");
-        both.fallback = Some(ModelName { provider: Provider::OpenAi, model: "gpt-5-mini".to_owned() });
-        let refusal = resolve(&both).unwrap_err().to_string();
-        assert!(refusal.starts_with("AGENT_FALLBACK_MODEL is openai:gpt-5-mini, "), "{refusal}");
-    }
-}
+mod tests;

@@ -9,9 +9,9 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
+use super::candidate::Candidate;
 use super::guardrails::{self, Cause, Checked};
 use super::port::{ModelAnswer, ModelError, ModelOutput, ModelProvider, ModelRequest, Usage};
-use super::pricing::Prices;
 use super::prompt::{self, HistoryTurn, SystemPrompt};
 use super::reply::{self, Bounds, Faults, Reply};
 use crate::config::{ModelName, ModelSettings, ReasoningEffort, Tenant};
@@ -60,7 +60,7 @@ pub struct TurnResult {
     pub error_detail: Option<String>,
     /// Time in the runner, waiting for a free call included.
     pub latency: Duration,
-    /// The model string (PROV-9).
+    /// The model string of the model that was asked last, so the fallback's when that was tried (PROV-9, DEC-10).
     pub model: String,
     /// Whether the model was offered tools.
     pub tools_offered: bool,
@@ -68,14 +68,12 @@ pub struct TurnResult {
     pub cause: Option<Cause>,
 }
 
-/// Runs turns on one model. The caller aborts a turn by dropping the future of [`Runner::run`] and reports the abort
-/// itself, so that "too slow" and "misbehaved" stay apart (RUN-13, RUN-14).
+/// Runs turns on one model, and on a second one when the first is down. The caller aborts a turn by dropping the future
+/// of [`Runner::run`] and reports the abort itself, so that "too slow" and "misbehaved" stay apart (RUN-13, RUN-14).
 pub struct Runner {
-    provider: Arc<dyn ModelProvider>,
-    model: String,
-    prices: Prices,
+    first: Candidate,
+    fallback: Option<Candidate>,
     max_output_tokens: u32,
-    temperature: Option<f64>,
     reasoning_effort: Option<ReasoningEffort>,
     calls: Semaphore,
 }
@@ -84,23 +82,33 @@ impl Runner {
     /// A runner of `model`, which `provider` runs, with the limits of `settings` (RUN-10, USE-6, DEC-27).
     #[must_use]
     pub fn new(provider: Arc<dyn ModelProvider>, model: &ModelName, settings: &ModelSettings) -> Self {
-        let model = model.as_string();
         Self {
-            provider,
-            prices: Prices::of(&model, settings.pricing_overrides.as_ref()),
+            first: Candidate::new(provider, model, settings),
+            fallback: None,
             max_output_tokens: settings.max_output_tokens,
-            temperature: takes_temperature(&model).then_some(settings.temperature),
             reasoning_effort: settings.reasoning_effort,
             calls: Semaphore::new(settings.max_concurrent.min(Semaphore::MAX_PERMITS)),
-            model,
         }
+    }
+
+    /// The same with a second model, tried once when the call of the first fails through no fault of the request
+    /// (DEC-10).
+    #[must_use]
+    pub fn with_fallback(
+        self,
+        provider: Arc<dyn ModelProvider>,
+        model: &ModelName,
+        settings: &ModelSettings,
+    ) -> Self {
+        Self { fallback: Some(Candidate::new(provider, model, settings)), ..self }
     }
 
     /// Runs one turn: request, call, schema, guardrails, cost. A failure of the model is a result like any other: the
     /// handoff, with the failure's name (FAIL-2, FAIL-3).
     pub async fn run(&self, input: TurnInput) -> TurnResult {
         let started = Instant::now();
-        let (answer, usage) = match self.call(self.request(&input)).await {
+        let (candidate, called) = self.call(self.request(&input)).await;
+        let (answer, usage) = match called {
             Ok(ModelAnswer { output, usage }) => (model_object(output), usage),
             Err(error) => (Err(error), Usage::default()),
         };
@@ -111,12 +119,12 @@ impl Runner {
         TurnResult {
             reply: checked.reply,
             usage,
-            cost: self.prices.cost(&usage),
+            cost: candidate.cost(&usage),
             interventions: checked.interventions,
             error: error.as_ref().map(ModelError::name),
             error_detail: error.as_ref().map(ToString::to_string),
             latency: started.elapsed(),
-            model: self.model.clone(),
+            model: candidate.name().to_owned(),
             tools_offered: false,
             cause: checked.cause,
         }
@@ -128,16 +136,25 @@ impl Runner {
             messages: prompt::messages(&input.history, &input.state_lines, &input.texts),
             response_schema: reply::schema(),
             max_output_tokens: self.max_output_tokens,
-            temperature: self.temperature,
+            temperature: None,
             reasoning_effort: self.reasoning_effort,
         }
     }
 
-    /// One call to the provider, at most `MODEL_MAX_CONCURRENT` at a time (DEC-27). The semaphore is never closed, so
+    /// One call, at most `MODEL_MAX_CONCURRENT` at a time (DEC-27), and whose it was. The semaphore is never closed, so
     /// its error cannot occur and stands for "no limit".
-    async fn call(&self, request: ModelRequest) -> Result<ModelAnswer, ModelError> {
+    async fn call(&self, request: ModelRequest) -> (&Candidate, Result<ModelAnswer, ModelError>) {
         let _permit = self.calls.acquire().await.ok();
-        self.provider.step(request).await
+        let Some(fallback) = &self.fallback else {
+            return (&self.first, self.first.step(request).await);
+        };
+        match self.first.step(request.clone()).await {
+            Err(error) if error.is_providers_fault() => {
+                tracing::warn!(model = fallback.name(), err = error.name(), "fallback model called");
+                (fallback, fallback.step(request).await)
+            }
+            result => (&self.first, result),
+        }
     }
 
     fn check(&self, object: &Value, input: &TurnInput) -> Checked {
@@ -149,7 +166,7 @@ impl Runner {
 
 impl fmt::Debug for Runner {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Runner").field("model", &self.model).finish_non_exhaustive()
+        out.debug_struct("Runner").field("model", &self.first.name()).finish_non_exhaustive()
     }
 }
 
@@ -176,14 +193,6 @@ fn failed(tenant: &Tenant, error: &ModelError) -> Checked {
         interventions: vec![format!("model_error: {}", error.name())],
         cause: Some(Cause::Error),
     }
-}
-
-/// RUN-10: OpenAI's reasoning models refuse a temperature.
-fn takes_temperature(model: &str) -> bool {
-    let numbered_o = model
-        .strip_prefix("openai:o")
-        .is_some_and(|rest| rest.starts_with(|next: char| next.is_ascii_digit()));
-    !numbered_o && !model.starts_with("openai:gpt-5")
 }
 
 #[cfg(test)]

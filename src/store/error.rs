@@ -21,6 +21,9 @@ pub enum StoreError {
     /// the turn's id.
     #[error("the database did not answer in time or the connection was lost")]
     InDoubt,
+    /// The database has none of our tables: start `agent serve` or `agent worker` on it once.
+    #[error("the database has no tables yet: start `agent serve` or `agent worker` once")]
+    NoTables,
     /// A row has a shape this version does not understand.
     #[error("unexpected value in {what}")]
     Unexpected {
@@ -30,6 +33,13 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// True when the server ended the work because two transactions waited for each other: nothing was done, and the
+    /// same work may be done again at once.
+    #[must_use]
+    pub fn is_deadlock(&self) -> bool {
+        matches!(self, Self::Refused { code } if code == "40P01")
+    }
+
     /// True when the work may have been committed all the same.
     #[must_use]
     pub const fn is_in_doubt(&self) -> bool {

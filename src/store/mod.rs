@@ -2,16 +2,22 @@
 //! server and the migrations. Owns: SQL, connections, transactions, what a flight to the database is (ARC-30).
 //! Never: decides what a turn does, calls a model or ManyChat, logs a driver's own error text (DB-5).
 
+mod address;
 mod error;
 mod pool;
 mod statements;
+mod tls;
 
+pub mod backfill;
 pub mod embedded;
 pub mod migrations;
 pub mod open;
+pub mod outbox;
 pub mod owed;
 pub mod processes;
+pub mod rate;
 pub mod settle;
 
+pub use address::{Address, AddressError};
 pub use error::StoreError;
 pub use pool::{Database, PoolLimits, connect};

@@ -77,7 +77,7 @@ pub(super) const RECORD: &str = concat!(
      owed as (
        insert into rs_owed (turn_id, conversation_id, tenant_id, process_id, fence, status, binding,
                             user_turn_ids, received_at)
-       select $5::uuid, go.id, $1::text, $12::uuid, go.fence, 'running', go.binding, $9::uuid[], $8::timestamptz from go),
+       select $5::uuid, go.id, $1::text, $12::uuid, go.fence, 'running', go.binding, $9::uuid[], $15::timestamptz from go),
      rated as (
        insert into rate_counters as r (tenant_id, subscriber_id, window_start, count)
        select $1::text, $2::text, $13::timestamptz, $7::integer from go where $14
@@ -101,7 +101,9 @@ pub(super) const READ: &str = concat!(
          from (select t.seq, t.role, t.text, t.actions from turns t
                where t.conversation_id = c.id and t.created_at >= $5 and t.bound and t.id <> all ($6::uuid[])
                  and t.outcome is distinct from 'nudge_skipped'
-               order by t.seq desc limit $7) h) end as history
+               order by t.seq desc limit $7) h) end as history,
+       exists (select 1 from outbox x where x.tenant_id = $1 and x.subscriber_id = $2 and x.kind = 'reply'
+                 and x.status in ('pending', 'delivering')) as reply_queued
      from conversations c
      cross join lateral (select coalesce(sum(tokens), 0)::bigint as tokens, coalesce(sum(cost_usd), 0) as cost_usd
                          from rs_owed where tenant_id = $1 and status = 'said') o
@@ -142,6 +144,8 @@ pub struct OpenRequest {
     pub guarded: bool,
     /// Now.
     pub now: Timestamp,
+    /// When the first of the messages arrived.
+    pub received_at: Timestamp,
     /// `rules.idleResetHours`.
     pub idle_reset_hours: u32,
     /// `rules.historyDays`.
@@ -182,6 +186,8 @@ pub struct OpenTurn {
     pub spent_tokens: i64,
     /// US dollars spent today by the tenant, unconfirmed turns included.
     pub spent_usd: Decimal,
+    /// True when an earlier reply to the contact is still on its way (LANE-7).
+    pub reply_queued: bool,
     /// Earlier turns, oldest first; empty when the turn may not read them.
     pub history: Vec<HistoryRow>,
 }
@@ -207,6 +213,13 @@ fn contact_text<'de, D: serde::Deserializer<'de>>(from: D) -> Result<ContactText
 /// # Errors
 /// [`StoreError::InDoubt`] when the connection was lost under way; otherwise nothing was recorded.
 pub async fn open(database: &Database, request: &OpenRequest) -> Result<Opened, StoreError> {
+    match open_once(database, request).await {
+        Err(error) if error.is_deadlock() => open_once(database, request).await,
+        opened => opened,
+    }
+}
+
+async fn open_once(database: &Database, request: &OpenRequest) -> Result<Opened, StoreError> {
     let lease = database.lease().await?;
     let values = Values::of(request);
     let (lane_row, recorded, read) = fly(&lease, request, &values).await?;
@@ -306,6 +319,7 @@ async fn fly(
         request.process.as_uuid(),
         &values.window,
         &request.guarded,
+        &request.received_at,
     ];
     let read_values: &[&(dyn ToSql + Sync)] = &[
         &tenant,
@@ -356,6 +370,7 @@ fn started(
         hourly_count: recorded.try_get("hourly_count")?,
         spent_tokens: read.try_get("tokens")?,
         spent_usd: read.try_get("cost_usd")?,
+        reply_queued: read.try_get("reply_queued")?,
         history,
     })
 }

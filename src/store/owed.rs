@@ -12,23 +12,40 @@ use super::{Database, StoreError};
 use crate::domain::{SubscriberId, TenantId, TurnId};
 
 /// Deletes confirmed rows and adds their spend to the tenant's day, in one statement for a whole batch: the one
-/// hot row is never touched while a turn waits (ARC-33).
+/// hot row is never touched while a turn waits (ARC-33). What follows a long reply's beginning enters the outbox in
+/// the same statement, as old as its reply, so that it stands before everything that was queued since (GAP-CH-11).
 pub(super) const CONFIRM: &str = "
     with gone as (
       delete from rs_owed where turn_id = any ($1) and status = 'said' and actions is null
-      returning tenant_id, tokens, cost_usd, charged),
+      returning tenant_id, conversation_id, tokens, cost_usd, charged, rest, said_at),
+    following as (
+      insert into outbox (tenant_id, subscriber_id, conversation_id, kind, payload, created_at, next_attempt_at)
+      select c.tenant_id, c.subscriber_id, c.id, 'reply', gone.rest, gone.said_at, now()
+      from gone join conversations c on c.id = gone.conversation_id where gone.rest is not null
+      returning 1),
     spend as (
-      select tenant_id, sum(tokens) as tokens, sum(cost_usd) as cost_usd from gone where charged group by tenant_id)
-    insert into budget_counters as b (tenant_id, day, tokens, cost_usd)
-    select tenant_id, $2, least(tokens, 2147483647)::integer, cost_usd from spend
-    on conflict (tenant_id, day) do update
-      set tokens = least(b.tokens::bigint + excluded.tokens, 2147483647)::integer,
-          cost_usd = b.cost_usd + excluded.cost_usd";
+      select tenant_id, sum(tokens) as tokens, sum(cost_usd) as cost_usd from gone where charged group by tenant_id),
+    added as (
+      insert into budget_counters as b (tenant_id, day, tokens, cost_usd)
+      select tenant_id, $2, least(tokens, 2147483647)::integer, least(cost_usd, 999999.999999) from spend
+      on conflict (tenant_id, day) do update
+        set tokens = least(b.tokens::bigint + excluded.tokens, 2147483647)::integer,
+            cost_usd = least(b.cost_usd + excluded.cost_usd, 999999.999999))
+    select exists (select 1 from following) as queued";
 
-/// Puts a said reply into the outbox, once.
+/// What dead processes of the tenant have left: replies that were said and not handed over, and turns that never
+/// ended.
+const ORPHANS: &str = "
+    select o.turn_id, o.status, o.queued from rs_owed o
+    where o.tenant_id = $1
+      and not exists (select 1 from rs_processes p where p.id = o.process_id
+                      and p.beat_at > clock_timestamp() - make_interval(secs => $2))
+    order by o.created_at limit 100";
+
+/// Puts a said reply into the outbox, once and whole.
 const QUEUE: &str = "
     with late as (
-      update rs_owed set queued = true where turn_id = $1 and status = 'said' and not queued
+      update rs_owed set queued = true, rest = null where turn_id = $1 and status = 'said' and not queued
       returning conversation_id, payload)
     insert into outbox (tenant_id, subscriber_id, conversation_id, kind, payload, next_attempt_at)
     select c.tenant_id, c.subscriber_id, c.id, 'reply', late.payload,
@@ -40,11 +57,16 @@ const QUEUE: &str = "
 /// Ends a turn that never settled: its lane is released, the handoff is recorded and, when the contact has not
 /// been told yet, queued; the owed reply is paid.
 const ABANDON: &str = "
-    with lane as (
-      update rs_lanes set turn_id = null, process_id = null, expires_at = null where turn_id = $1),
+    with contact as (
+      select c.id from conversations c join rs_owed o on o.conversation_id = c.id
+      where o.turn_id = $1 for no key update of c),
+    lane as (
+      update rs_lanes l set turn_id = null, process_id = null, expires_at = null
+      from contact where l.conversation_id = contact.id and l.turn_id = $1),
     gone as (
-      delete from rs_owed where turn_id = $1 and status = 'running'
-      returning conversation_id, (binding <> 'unbound' or not $2) as bound),
+      delete from rs_owed o using contact
+      where o.conversation_id = contact.id and o.turn_id = $1 and o.status = 'running'
+      returning o.conversation_id, (o.binding <> 'unbound' or not $2) as bound),
     agent as (
       insert into turns (conversation_id, role, text, outcome, bound, created_at)
       select conversation_id, 'agent', $3::text, 'error', bound, $4::timestamptz from gone),
@@ -57,8 +79,11 @@ const ABANDON: &str = "
     told as (
       insert into outbox (tenant_id, subscriber_id, conversation_id, kind, payload, next_attempt_at)
       select c.tenant_id, c.subscriber_id, c.id, 'reply', $6::jsonb, now()
-      from gone join conversations c on c.id = gone.conversation_id where not $5)
-    select count(*) from gone";
+      from gone join conversations c on c.id = gone.conversation_id where not $5),
+    nudged as (
+      update nudges n set status = 'cancelled', cancel_reason = 'escalated', updated_at = now()
+      from gone where n.conversation_id = gone.conversation_id and n.status = 'pending')
+    select 1 as gone from gone";
 
 /// Sends the escalation copy to a contact whose message could not even be recorded (LANE-9).
 const HANDOFF_WITHOUT_TURN: &str = "
@@ -74,17 +99,18 @@ const HANDOFF_WITHOUT_TURN: &str = "
 /// Says what became of an owed reply.
 const STATUS: &str = "select status from rs_owed where turn_id = $1";
 
-/// Confirms that replies were handed over or are safely in the outbox. `now` dates their spend (BUD-6).
+/// Confirms that replies were handed over or are safely in the outbox. `now` dates their spend (BUD-6). True when
+/// something was queued that follows one of them: wake the worker.
 ///
 /// # Errors
 /// When the statement may not have run: confirm the same turns again.
-pub async fn confirm(database: &Database, turns: &[TurnId], now: Timestamp) -> Result<(), StoreError> {
+pub async fn confirm(database: &Database, turns: &[TurnId], now: Timestamp) -> Result<bool, StoreError> {
     let ids: Vec<Uuid> = turns.iter().map(|turn| *turn.as_uuid()).collect();
     let lease = database.lease().await?;
     let statement = lease.prepared(CONFIRM).await?;
-    lease.client()?.execute(&statement, &[&ids, &day_of(now)]).await?;
+    let row = lease.client()?.query_one(&statement, &[&ids, &day_of(now)]).await?;
     lease.give_back();
-    Ok(())
+    Ok(row.try_get("queued")?)
 }
 
 /// Puts a said reply into the outbox because it could not be handed over (GAP-CH-7). Doing it twice queues it
@@ -159,8 +185,9 @@ async fn abandon(lease: &Lease, handoff: &Handoff<'_>) -> Result<Resolved, Store
     let turn = handoff.turn.as_uuid();
     let values: &[&(dyn ToSql + Sync)] =
         &[turn, &handoff.tokens_enforced, &handoff.text, &handoff.now, &handoff.told, &payload];
-    lease.client()?.execute(&statement, values).await?;
-    Ok(Resolved::Abandoned)
+    // Nothing is left to abandon when the turn settled between the two statements: ask again.
+    let ended = lease.client()?.execute(&statement, values).await?;
+    Ok(if ended == 0 { Resolved::NothingThere } else { Resolved::Abandoned })
 }
 
 /// Queues the escalation copy for a contact whose message was never recorded.
@@ -173,6 +200,63 @@ pub async fn hand_off_without_turn(database: &Database, handoff: &Handoff<'_>) -
     let payload = reply_payload(&[handoff.text.to_owned()]);
     let values: &[&(dyn ToSql + Sync)] =
         &[&handoff.tenant.as_str(), &handoff.subscriber.expose(), handoff.turn.as_uuid(), &payload];
+    lease.client()?.execute(&statement, values).await?;
+    lease.give_back();
+    Ok(())
+}
+
+/// What a dead process owed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Orphan {
+    /// A reply that may or may not have reached its contact: it goes through the outbox (ARC-43).
+    Said(TurnId),
+    /// A reply that stands in the outbox already and only needs confirming.
+    Queued(TurnId),
+    /// A turn that never ended.
+    Running(TurnId),
+}
+
+/// Finds what dead processes have left, oldest first, at most 100.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn orphans(
+    database: &Database,
+    tenant: &TenantId,
+    dead_secs: f64,
+) -> Result<Vec<Orphan>, StoreError> {
+    let lease = database.lease().await?;
+    let statement = lease.prepared(ORPHANS).await?;
+    let rows = lease.client()?.query(&statement, &[&tenant.as_str(), &dead_secs]).await?;
+    lease.give_back();
+    rows.iter()
+        .map(|row| {
+            let turn = TurnId::from(row.try_get::<_, Uuid>("turn_id")?);
+            let (status, queued): (&str, bool) = (row.try_get("status")?, row.try_get("queued")?);
+            Ok(match (status, queued) {
+                ("running", _) => Orphan::Running(turn),
+                (_, true) => Orphan::Queued(turn),
+                (_, false) => Orphan::Said(turn),
+            })
+        })
+        .collect()
+}
+
+/// Ends a dead process's turn with a person: the escalation copy is queued and the handoff recorded, once.
+///
+/// # Errors
+/// When the statement may not have run: call again.
+pub async fn abandon_orphan(
+    database: &Database,
+    turn: TurnId,
+    text: &str,
+    tokens_enforced: bool,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let lease = database.lease().await?;
+    let statement = lease.prepared(ABANDON).await?;
+    let payload = reply_payload(&[text.to_owned()]);
+    let values: &[&(dyn ToSql + Sync)] = &[turn.as_uuid(), &tokens_enforced, &text, &now, &false, &payload];
     lease.client()?.execute(&statement, values).await?;
     lease.give_back();
     Ok(())

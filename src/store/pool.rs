@@ -9,8 +9,9 @@ use deadpool_postgres::{
 use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
-use tokio_postgres::{Client, Config, NoTls, Statement};
+use tokio_postgres::{Client, Config, Statement};
 
+use super::address::{Address, unreachable_because};
 use super::{StoreError, statements};
 
 /// Sizes and waits of the pool (DB-2).
@@ -44,13 +45,14 @@ pub struct Database {
 }
 
 impl Database {
-    /// A pool over `config`. No connection is opened yet. Must be called inside the shared runtime: idle
+    /// A pool over the database at `address`. No connection is opened yet. Must be called inside the shared runtime: idle
     /// connections are closed by a task there.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] when the limits make no pool.
-    pub fn new(config: Config, io: Handle, limits: PoolLimits) -> Result<Self, StoreError> {
-        let connect = OnRuntime(io.clone());
+    pub fn new(address: Address, io: Handle, limits: PoolLimits) -> Result<Self, StoreError> {
+        let config = address.config().clone();
+        let connect = OnRuntime { io: io.clone(), address };
         let manager =
             Manager::from_connect(config, connect, ManagerConfig { recycling_method: RecyclingMethod::Fast });
         let pool = Pool::builder(manager)
@@ -134,7 +136,7 @@ fn unavailable(error: PoolError) -> StoreError {
         PoolError::Timeout(_) => "every connection is busy or the server does not answer",
         PoolError::Closed => "the service is stopping",
         PoolError::PostCreateHook(_) => "a statement could not be prepared",
-        PoolError::Backend(_) => "the server cannot be reached or refused the login",
+        PoolError::Backend(error) => return unreachable_because(&error),
         PoolError::NoRuntimeSpecified => "no runtime",
     };
     StoreError::Unavailable { reason }
@@ -161,14 +163,9 @@ fn prepare_all() -> Hook {
 ///
 /// # Errors
 /// [`StoreError::Unavailable`] when the server cannot be reached or refuses the login.
-pub async fn connect(config: &Config) -> Result<Client, StoreError> {
-    let (client, connection) = config.connect(NoTls).await.map_err(|_| StoreError::Unavailable {
-        reason: "the server cannot be reached or refused the login",
-    })?;
-    tokio::spawn(async move {
-        // The error of a lost connection reaches the statements that were under way on it.
-        let _ = connection.await;
-    });
+pub async fn connect(address: &Address) -> Result<Client, StoreError> {
+    let (client, driver) = address.open().await.map_err(|error| unreachable_because(&error))?;
+    tokio::spawn(driver);
     Ok(client)
 }
 
@@ -181,28 +178,27 @@ async fn close_idle(pool: Pool, idle: Duration) {
 }
 
 /// Opens sockets and runs their driver on the shared runtime.
-struct OnRuntime(Handle);
+struct OnRuntime {
+    io: Handle,
+    address: Address,
+}
 
 impl Connect for OnRuntime {
-    fn connect(
-        &self,
-        config: &Config,
-    ) -> BoxFuture<'_, Result<(Client, JoinHandle<()>), tokio_postgres::Error>> {
-        let io = self.0.clone();
-        let config = config.clone();
+    fn connect(&self, _: &Config) -> BoxFuture<'_, Result<(Client, JoinHandle<()>), tokio_postgres::Error>> {
+        let io = self.io.clone();
+        let address = self.address.clone();
         Box::pin(async move {
-            let driver_runtime = io.clone();
             let opening = io.spawn(async move {
-                let (client, connection) = config.connect(NoTls).await?;
-                let driver = driver_runtime.spawn(async move {
-                    // The error of a lost connection reaches the statements that were under way on it.
-                    let _ = connection.await;
-                });
-                Ok((client, driver))
+                let (client, driver) = address.open().await?;
+                Ok((client, tokio::spawn(driver)))
             });
             match opening.await {
                 Ok(opened) => opened,
-                Err(stopped) => std::panic::resume_unwind(stopped.into_panic()),
+                Err(stopped) => match stopped.try_into_panic() {
+                    Ok(panic) => std::panic::resume_unwind(panic),
+                    // The runtime is going down: nobody waits for a connection any longer.
+                    Err(_) => std::future::pending().await,
+                },
             }
         })
     }

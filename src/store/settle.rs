@@ -11,10 +11,19 @@ use crate::domain::{ConversationId, EscalationReason, Fence, Outcome, ProcessId,
 
 /// Turns the owed reply from `running` to `said` and writes all that hangs on it. It changes nothing when the
 /// turn was superseded: its lane has another fence, or its owed row is no longer `running`.
+///
+/// The conversation's row is locked before the lane's, as in Open: in the other order the two could wait for each
+/// other.
+///
+/// A reply too long for the response keeps its remainder on the owed row (GAP-CH-11): in the outbox it could be
+/// claimed before the beginning is out, by any worker. Confirming moves it there. Until then a following reply goes
+/// behind it, due a moment later, so that the remainder is there first (ARC-43).
 pub(super) const SETTLE: &str = "
-    with lane as (
-      update rs_lanes set turn_id = null, process_id = null, expires_at = null
-      where conversation_id = $1 and turn_id = $2 and fence = $3
+    with contact as (
+      select id from conversations where id = $1 for no key update),
+    lane as (
+      update rs_lanes l set turn_id = null, process_id = null, expires_at = null
+      from contact where l.conversation_id = contact.id and l.turn_id = $2 and l.fence = $3
       returning 1),
     way as (
       select $5::boolean
@@ -22,10 +31,11 @@ pub(super) const SETTLE: &str = "
                      where x.tenant_id = c.tenant_id and x.subscriber_id = c.subscriber_id
                        and x.kind = 'reply' and x.status in ('pending', 'delivering'))
           or exists (select 1 from rs_owed o where o.conversation_id = $1 and o.status = 'said'
-                       and not o.queued and o.process_id <> $4) as queue),
+                       and not o.queued and (o.process_id <> $4 or o.rest is not null)) as queue),
     owed as (
       update rs_owed o
-      set status = 'said', payload = $6, tokens = $7, cost_usd = $8, charged = $9, said_at = now(), queued = way.queue
+      set status = 'said', payload = $6, tokens = $7, cost_usd = $8, charged = $9, said_at = now(), queued = way.queue,
+          rest = case when not way.queue then $23::jsonb end
       from way
       where o.turn_id = $2 and o.status = 'running' and ($3::bigint is null or exists (select 1 from lane))
       returning o.conversation_id, o.tenant_id, o.queued),
@@ -40,7 +50,9 @@ pub(super) const SETTLE: &str = "
       select c.tenant_id, c.subscriber_id, c.id, 'reply', $6,
              greatest(now(), (select max(x.next_attempt_at) from outbox x
                               where x.tenant_id = c.tenant_id and x.subscriber_id = c.subscriber_id
-                                and x.kind = 'reply' and x.status in ('pending', 'delivering')))
+                                and x.kind = 'reply' and x.status in ('pending', 'delivering')),
+                      (select now() + interval '1 second' from rs_owed o
+                       where o.conversation_id = $1 and o.rest is not null limit 1))
       from owed join conversations c on c.id = owed.conversation_id where owed.queued),
     marked as (
       update conversations c set escalated_at = now(), updated_at = now()
@@ -68,6 +80,9 @@ pub struct SettleRequest {
     pub deferred: bool,
     /// What the outbox delivers: `{"messages": [...]}` (DB-12), with the texts as the contact will read them.
     pub payload: Value,
+    /// What the outbox delivers after a response that holds only the beginning of the reply; `None` when the
+    /// response holds all of it (GAP-CH-11). `payload` has everything, for a response that is never handed over.
+    pub rest: Option<Value>,
     /// The agent row.
     pub agent: AgentRow,
     /// Reason of a handoff; `None` when the reply does not escalate.
@@ -126,6 +141,13 @@ pub enum Settled {
 /// # Errors
 /// [`StoreError::InDoubt`] when it may have been committed all the same; otherwise nothing was recorded.
 pub async fn settle(database: &Database, request: &SettleRequest) -> Result<Settled, StoreError> {
+    match settle_once(database, request).await {
+        Err(error) if error.is_deadlock() => settle_once(database, request).await,
+        settled => settled,
+    }
+}
+
+async fn settle_once(database: &Database, request: &SettleRequest) -> Result<Settled, StoreError> {
     let lease = database.lease().await?;
     let statement = lease.prepared(SETTLE).await?;
     let agent = &request.agent;
@@ -157,6 +179,7 @@ pub async fn settle(database: &Database, request: &SettleRequest) -> Result<Sett
         &latency,
         &agent.at,
         &request.escalation.map(EscalationReason::as_str),
+        &request.rest,
     ];
     let row = lease.client()?.query_opt(&statement, values).await?;
     lease.give_back();
@@ -177,3 +200,7 @@ fn charged_tokens(usage: &UsageRow) -> i64 {
 fn column(count: Option<u64>) -> Option<i32> {
     count.map(|tokens| i32::try_from(tokens).unwrap_or(i32::MAX))
 }
+
+#[cfg(test)]
+#[path = "settle_tests.rs"]
+mod tests;

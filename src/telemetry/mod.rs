@@ -4,7 +4,7 @@
 //!
 //! How to log from any room:
 //!
-//! ```ignore
+//! ```text
 //! tracing::info!(conversation = %id, outcome = %outcome, escalated, "turn complete");
 //! tracing::error!(err = &error as &dyn std::error::Error, "failed to enqueue deferred reply");
 //! tracing::error!(fatal = true, "no database");                       // level 60
@@ -64,13 +64,13 @@ pub fn init(level: LogLevel, secrets: Vec<String>) -> Result<(), TelemetryError>
 ///
 /// # Errors
 /// When the secrets cannot be searched for.
-pub fn subscriber<W>(
+pub fn subscriber<Sink>(
     level: LogLevel,
     secrets: &[String],
-    writer: W,
-) -> Result<impl tracing::Subscriber + Send + Sync + use<W>, TelemetryError>
+    writer: Sink,
+) -> Result<impl tracing::Subscriber + Send + Sync + use<Sink>, TelemetryError>
 where
-    W: Write + Send + 'static,
+    Sink: Write + Send + 'static,
 {
     let scrubber = Scrubber::new(secrets).map_err(|_| TelemetryError::Secrets)?;
     Ok(tracing_subscriber::registry().with(JsonLayer::new(level, scrubber, writer)))

@@ -15,7 +15,7 @@ const SHORTEST_SECRET: usize = 6;
 const SECRET: &str = "[secret]";
 /// Fields whose values name parts of the program and not people: model names, versions, files, migrations.
 /// They are left alone by the shapes of personal data while they look like one name (PII-8).
-const STRUCTURAL_FIELDS: [&str; 11] = [
+const STRUCTURAL_FIELDS: [&str; 12] = [
     "model",
     "transcription",
     "fallback",
@@ -24,6 +24,7 @@ const STRUCTURAL_FIELDS: [&str; 11] = [
     "playbookVersion",
     "hash",
     "hashes",
+    "files",
     "file",
     "location",
     "target",
@@ -73,7 +74,9 @@ impl Scrubber {
                 let members = std::mem::take(map);
                 for (key, mut member) in members {
                     if !is_removed_key(&key) {
-                        self.clean_json(&key, &mut member);
+                        // What stands inside a structural field is structural too.
+                        let name = if STRUCTURAL_FIELDS.contains(&field) { field } else { &key };
+                        self.clean_json(name, &mut member);
                         map.insert(self.clean("", &key).into_owned(), member);
                     }
                 }

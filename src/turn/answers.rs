@@ -1,9 +1,19 @@
 //! The blocks a request can be answered with, rendered before anything is recorded (GAP-CH-6).
 
-use crate::channel::{self, BlockContext, RenderError};
+use crate::channel::{self, BlockContext, InlinePlan, RenderError};
 
 use super::context::{Snapshot, TurnContext};
-use super::draft::Draft;
+
+/// What of a reply goes where.
+#[derive(Debug)]
+pub struct Delivery {
+    /// Texts of the response.
+    pub inline: Vec<String>,
+    /// Texts that follow the response through the outbox; usually none.
+    pub rest: Vec<String>,
+    /// Texts of the outbox when nothing goes into a response: one delivery each, none too long.
+    pub all: Vec<String>,
+}
 
 /// Renders answers under one configuration.
 pub struct Answers<'ctx> {
@@ -18,16 +28,28 @@ impl<'ctx> Answers<'ctx> {
         Self { context, snapshot }
     }
 
-    /// The texts as the contact will read them, one delivery per text: a model's text is converted to the
-    /// channel's marks, the tenant's own copy never is (DEC-4, DEC-35).
+    /// How a reply with these texts is delivered on this channel (CHC-3, CHC-4, GAP-CH-11).
     #[must_use]
-    pub fn delivered_texts(&self, draft: &Draft) -> Vec<String> {
-        let texts = draft.reply.messages.iter();
-        if draft.is_model_text() {
-            let marks = channel::profile(self.context.settings.channel).marks;
-            texts.map(|text| channel::convert(text, marks)).collect()
-        } else {
-            texts.cloned().collect()
+    pub fn delivery(&self, texts: &[String]) -> Delivery {
+        let InlinePlan { inline, rest } = channel::plan_inline(texts, self.context.settings.channel);
+        let all = texts.iter().flat_map(|text| channel::split_long(text)).collect();
+        Delivery { inline, rest, all }
+    }
+
+    /// The block of a reply that starts with these texts.
+    ///
+    /// # Errors
+    /// As [`Self::texts`], and when a text of the whole reply is empty.
+    pub fn reply(
+        &self,
+        texts: &[String],
+        delivery: &Delivery,
+        presented_secret: &str,
+    ) -> Result<Vec<u8>, RenderError> {
+        // The plan leaves empty texts out, but a reply that has one was never valid (OUT-7).
+        match texts.iter().position(String::is_empty) {
+            Some(empty) => Err(RenderError::EmptyText(empty)),
+            None => self.texts(&delivery.inline, presented_secret),
         }
     }
 

@@ -1,7 +1,8 @@
 //! A decided reply before it is settled: what the contact will read and what the record will say.
 
+use crate::channel::{self, MarkStyle};
 use crate::domain::{EscalationReason, Outcome};
-use crate::model::{Cause, Reply, TurnResult};
+use crate::model::{self, Cause, Reply, TurnResult};
 
 use super::guards::Denial;
 
@@ -25,6 +26,9 @@ pub enum Decision {
 pub struct Draft {
     /// What was decided.
     pub reply: Reply,
+    /// Its messages as the contact will read them: a model's text in the channel's marks, the tenant's own copy as it
+    /// is (DEC-4, DEC-35).
+    pub texts: Vec<String>,
     /// How.
     pub decision: Decision,
 }
@@ -57,16 +61,94 @@ impl Draft {
         Some(self.reply.escalation_reason.unwrap_or(EscalationReason::LowConfidence))
     }
 
-    /// True when the model wrote the text: only then is it converted to the channel's marks (DEC-4, DEC-35).
+    /// A reply of the tenant's own copy, delivered as it is.
     #[must_use]
-    pub fn is_model_text(&self) -> bool {
-        match &self.decision {
-            Decision::Model(result) => {
-                let model_decided = matches!(result.cause, None | Some(Cause::Model));
-                let replaced = result.interventions.iter().any(|name| name == "duplicate_replaced");
-                model_decided && !replaced
-            }
-            _ => false,
+    pub fn of_copy(reply: Reply, decision: Decision) -> Self {
+        Self { texts: reply.messages.clone(), reply, decision }
+    }
+
+    /// What the model came to. Its text is converted to the channel's marks and then looked through for leaks once
+    /// more: marks taken out of a word can spell what stood in no raw text (DEC-32).
+    #[must_use]
+    pub fn of_model(mut result: TurnResult, marks: MarkStyle, escalation: &str) -> Self {
+        if !is_model_text(&result) {
+            return Self::of_copy(result.reply.clone(), Decision::Model(Box::new(result)));
         }
+        let texts: Vec<String> =
+            result.reply.messages.iter().map(|text| channel::convert(text, marks)).collect();
+        if texts.iter().any(|text| model::leaks(text)) {
+            result.reply = Reply::handoff(escalation, EscalationReason::LowConfidence);
+            result.interventions = vec!["prompt_leak_detected".to_owned()];
+            result.cause = Some(Cause::Leak);
+            return Self::of_copy(result.reply.clone(), Decision::Model(Box::new(result)));
+        }
+        Self { reply: result.reply.clone(), texts, decision: Decision::Model(Box::new(result)) }
+    }
+}
+
+/// True when the model wrote the text; a handoff of ours and the tenant's closer are copy.
+fn is_model_text(result: &TurnResult) -> bool {
+    let model_decided = matches!(result.cause, None | Some(Cause::Model));
+    let replaced = result.interventions.iter().any(|name| name == "duplicate_replaced");
+    model_decided && !replaced
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::domain::Usd;
+    use crate::model::Usage;
+
+    fn result(text: &str) -> TurnResult {
+        TurnResult {
+            reply: Reply {
+                messages: vec![text.to_owned()],
+                escalate: false,
+                escalation_reason: None,
+                confidence: 0.9,
+                closing_question: None,
+            },
+            usage: Usage::default(),
+            cost: Usd::ZERO,
+            interventions: Vec::new(),
+            error: None,
+            error_detail: None,
+            latency: Duration::ZERO,
+            model: "mock:test".to_owned(),
+            tools_offered: false,
+            cause: None,
+        }
+    }
+
+    /// DEC-4, DEC-32: history keeps the raw text, the contact reads the converted one.
+    #[test]
+    fn a_models_text_is_converted_and_kept_raw() {
+        let draft = Draft::of_model(result("**Yes**"), MarkStyle::Whatsapp, "A person will answer.");
+        assert_eq!((draft.texts[0].as_str(), draft.reply.text().as_str()), ("*Yes*", "**Yes**"));
+        assert_eq!(draft.outcome(false), Outcome::AnsweredInline);
+        assert_eq!(draft.outcome(true), Outcome::Deferred);
+    }
+
+    /// DEC-32, GUARD-4: what only the conversion spells is a leak all the same.
+    #[test]
+    fn a_leak_that_the_conversion_spells_is_handed_off() {
+        for text in ["CATALOG \\(Larkspur Woodshop\\)", "<<<CONTACT\\_MESSAGE>>>", "OPERATING **RULES**"] {
+            let draft = Draft::of_model(result(text), MarkStyle::Plain, "A person will answer.");
+            assert_eq!(draft.texts, ["A person will answer."], "{text}");
+            assert_eq!(draft.escalation(), Some(EscalationReason::LowConfidence));
+            assert_eq!(draft.outcome(false), Outcome::EscalatedModel);
+        }
+    }
+
+    /// DEC-35: tenant copy is never converted.
+    #[test]
+    fn copy_of_the_tenant_is_delivered_as_it_is() {
+        let mut handed_off = result("raw");
+        handed_off.reply = Reply::handoff("We **call** you.", EscalationReason::LowConfidence);
+        handed_off.cause = Some(Cause::Confidence);
+        let draft = Draft::of_model(handed_off, MarkStyle::Whatsapp, "unused");
+        assert_eq!(draft.texts, ["We **call** you."]);
     }
 }

@@ -35,6 +35,7 @@ fn opened() -> OpenTurn {
         hourly_count: Some(1),
         spent_tokens: 0,
         spent_usd: Decimal::ZERO,
+        reply_queued: false,
         history: Vec::new(),
     }
 }

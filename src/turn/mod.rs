@@ -10,9 +10,9 @@ mod guards;
 mod opening;
 mod steps;
 
-pub use answers::Answers;
+pub use answers::{Answers, Delivery};
 pub use binding::digest;
 pub use context::{Snapshot, Snapshots, TurnContext, TurnSettings};
 pub use draft::{Decision, Draft};
 pub use opening::is_opening;
-pub use steps::{OpenReport, SettleReport, TurnRequest, decide, handoff, open, resolve, settle};
+pub use steps::{OpenReport, SettleReport, TurnRequest, Way, decide, handoff, open, resolve, settle};

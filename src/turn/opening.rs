@@ -8,7 +8,7 @@ use crate::config::OpeningTrigger;
 pub fn is_opening(trigger: Option<&OpeningTrigger>, text: &str) -> bool {
     let Some(trigger) = trigger else { return false };
     let said = text.trim().to_lowercase();
-    trigger.keywords.iter().any(|keyword| keyword.trim().to_lowercase() == said)
+    !said.is_empty() && trigger.keywords.iter().any(|keyword| keyword.trim().to_lowercase() == said)
 }
 
 #[cfg(test)]
@@ -26,5 +26,7 @@ mod tests {
         assert!(!is_opening(Some(&trigger()), "can we begin session two"), "OPEN-3");
         assert!(!is_opening(Some(&trigger()), ""));
         assert!(!is_opening(None, "begin session"));
+        let blank = OpeningTrigger { keywords: vec!["  ".to_owned()], message: "Welcome.".to_owned() };
+        assert!(!is_opening(Some(&blank), ""), "a blank keyword matches nothing");
     }
 }

@@ -6,11 +6,11 @@ use std::time::Duration;
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::answers::Answers;
+use super::answers::{Answers, Delivery};
 use super::context::{Snapshot, TurnContext};
 use super::draft::{Decision, Draft};
 use super::{binding, guards, opening};
-use crate::channel::InboundMessage;
+use crate::channel::{self, InboundMessage};
 use crate::domain::{Binding, ContactText, EscalationReason, Outcome, Redacted, TurnId};
 use crate::model::{HistoryTurn, Reply, TurnInput};
 use crate::store::open::{NewMessage, OpenRequest, OpenTurn, Opened};
@@ -88,6 +88,7 @@ pub async fn open(context: &TurnContext, request: &TurnRequest, limit: Option<Du
         messages: new_messages(request),
         guarded: !request.is_opening(),
         now: context.clock.now(),
+        received_at: request.messages.first().map_or(live.received_at, |first| first.received_at),
         idle_reset_hours: rules.idle_reset_hours,
         history_days: rules.history_days,
         process: context.process,
@@ -131,12 +132,12 @@ fn report_binding(context: &TurnContext, turn: &OpenTurn) {
 pub async fn decide(context: &TurnContext, request: &TurnRequest, opened: &OpenTurn) -> Draft {
     let rules = &request.snapshot.tenant.rules;
     if let Some(trigger) = rules.opening_trigger.as_ref().filter(|_| request.is_opening()) {
-        return Draft { reply: Reply::scripted(&trigger.message), decision: Decision::Scripted };
+        return Draft::of_copy(Reply::scripted(&trigger.message), Decision::Scripted);
     }
     let texts: Vec<&str> = request.texts().map(ContactText::expose).collect();
     if let Some(denial) = guards::judge(rules, &texts, opened) {
         let reply = Reply::handoff(&rules.messages.escalation, denial.reason);
-        return Draft { reply, decision: Decision::Denied(denial) };
+        return Draft::of_copy(reply, Decision::Denied(denial));
     }
     if request.messages.iter().any(|message| message.media.is_some()) {
         return unreadable_media(request);
@@ -151,7 +152,7 @@ fn unreadable_media(request: &TurnRequest) -> Draft {
         Some(text) => Reply::scripted(text),
         None => Reply::handoff(&messages.escalation, EscalationReason::OutOfScope),
     };
-    Draft { reply, decision: Decision::UnreadableMedia }
+    Draft::of_copy(reply, Decision::UnreadableMedia)
 }
 
 async fn ask_model(context: &TurnContext, request: &TurnRequest, opened: &OpenTurn) -> Draft {
@@ -163,8 +164,12 @@ async fn ask_model(context: &TurnContext, request: &TurnRequest, opened: &OpenTu
         history: opened.history.iter().map(history_turn).collect(),
     };
     match tokio::time::timeout(context.settings.model_abort, context.runner.run(input)).await {
-        Ok(result) => Draft { reply: result.reply.clone(), decision: Decision::Model(Box::new(result)) },
-        Err(_) => Draft { reply: escalation(request), decision: Decision::Aborted },
+        Ok(result) => {
+            let marks = channel::profile(context.settings.channel).marks;
+            let copy = &request.snapshot.tenant.rules.messages.escalation;
+            Draft::of_model(result, marks, copy)
+        }
+        Err(_) => Draft::of_copy(escalation(request), Decision::Aborted),
     }
 }
 
@@ -176,30 +181,43 @@ fn escalation(request: &TurnRequest) -> Reply {
     Reply::handoff(&request.snapshot.tenant.rules.messages.escalation, EscalationReason::LowConfidence)
 }
 
-/// Settle: renders, records and releases the lane within `limit`. `deferred`: the race is lost.
+/// How a reply leaves the turn.
+#[derive(Clone, Copy, Debug)]
+pub struct Way {
+    /// The race is lost: the reply goes through the outbox.
+    pub deferred: bool,
+    /// The request was answered without a message; false when it got the holding line, or waits.
+    pub silenced: bool,
+    /// What the flight may take; `None`: no request waits for it.
+    pub limit: Option<Duration>,
+}
+
+/// Settle: renders, records and releases the lane.
 pub async fn settle(
     context: &TurnContext,
     request: &TurnRequest,
     opened: &OpenTurn,
     draft: &Draft,
-    deferred: bool,
-    limit: Option<Duration>,
+    way: Way,
 ) -> SettleReport {
+    let Way { deferred, silenced, limit } = way;
     let answers = Answers::of(context, &request.snapshot);
-    let texts = answers.delivered_texts(draft);
+    let texts = &draft.texts;
     report_decision(opened, draft, deferred);
     // Rendered before anything is recorded: a block that cannot be sent must not stand in history (GAP-CH-6).
-    let body = match answers.texts(&texts, request.presented_secret.expose()) {
+    let delivery = answers.delivery(texts);
+    let body = match answers.reply(texts, &delivery, request.presented_secret.expose()) {
         Ok(body) => body,
         Err(error) => {
             tracing::error!(conversation = %opened.conversation, err = %error, "unhandled error");
             return SettleReport::Failed(StoreError::Unexpected { what: "the rendered reply" });
         }
     };
-    let flight = settle_request(context, opened, request.id, draft, deferred, &texts);
+    let flight = settle_request(context, opened, request.id, draft, deferred, &delivery);
     let outcome = flight.agent.outcome;
     match within(limit, settle::settle(&context.database, &flight)).await {
         Ok(Settled::Inline) => {
+            report_rest(opened, &delivery);
             report_turn(opened, draft, outcome, false);
             SettleReport::Inline(body)
         }
@@ -208,7 +226,7 @@ pub async fn settle(
                 tracing::info!(conversation = %opened.conversation, path = "outbox",
                     "reply queued behind the previous one");
             }
-            report_turn(opened, draft, outcome, true);
+            report_turn(opened, draft, outcome, silenced || !deferred);
             SettleReport::Queued
         }
         Ok(Settled::Superseded) => {
@@ -228,7 +246,7 @@ fn settle_request(
     turn: TurnId,
     draft: &Draft,
     deferred: bool,
-    texts: &[String],
+    delivery: &Delivery,
 ) -> SettleRequest {
     SettleRequest {
         conversation: opened.conversation,
@@ -236,7 +254,8 @@ fn settle_request(
         fence: opened.fence,
         process: context.process,
         deferred,
-        payload: owed::reply_payload(texts),
+        payload: owed::reply_payload(&delivery.all),
+        rest: (!delivery.rest.is_empty()).then(|| owed::reply_payload(&delivery.rest)),
         agent: AgentRow {
             id: Uuid::now_v7(),
             text: draft.reply.text(),
@@ -300,6 +319,18 @@ fn report_model(opened: &OpenTurn, result: &crate::model::TurnResult, deferred: 
     if !result.interventions.is_empty() {
         let list = Value::from(result.interventions.clone()).to_string();
         tracing::info!(%conversation, json.interventions = list.as_str(), deferred, "guardrails intervened");
+    }
+}
+
+/// A long reply that goes on after its response (GAP-CH-11).
+fn report_rest(opened: &OpenTurn, delivery: &Delivery) {
+    if !delivery.rest.is_empty() {
+        tracing::info!(
+            conversation = %opened.conversation,
+            texts = delivery.rest.len(),
+            path = "outbox",
+            "reply continues after its response"
+        );
     }
 }
 

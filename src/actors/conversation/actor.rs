@@ -8,19 +8,26 @@ use std::time::{Duration, Instant};
 use actix::{Actor, ActorContext, AsyncContext, Context, Handler, SpawnHandle};
 use futures_util::FutureExt;
 use tokio::runtime::Handle;
+use tracing::{Instrument, Span};
 
 use super::machine::{Effect, Event, Machine, OpenResult, SettleResult, Telling, Ticket};
 use super::mailbox::{Arrival, Mailbox, Slot};
 use super::steps::{Copy, Steps};
-use crate::actors::answer::{Answer, OwedReply};
+use crate::actors::answer::{Answer, Counted, OwedReply};
 use crate::actors::confirmer::Confirmer;
 use crate::actors::directory::{ContactKey, Directory};
+use crate::actors::outbox::OutboxWaker;
 use crate::domain::{Deadline, TurnId};
 use crate::store::open::OpenTurn;
-use crate::turn::{Draft, OpenReport, SettleReport, TurnRequest};
+use crate::turn::{Draft, OpenReport, SettleReport, TurnRequest, Way};
 
 /// How long to wait before asking again for a lane that another process holds.
 const LANE_PAUSE: Duration = Duration::from_millis(100);
+/// How long to wait for the previous reply to leave our hands; normally it has long done so.
+const IN_HAND_PAUSE: Duration = Duration::from_millis(2);
+/// A flight that has less than this is not started: it would be cut off and its outcome unknown, while the contact
+/// reads the handoff copy (ARC-31).
+const SHORTEST_FLIGHT: Duration = Duration::from_millis(20);
 
 /// What all conversations of a process share.
 pub(in crate::actors) struct Shared {
@@ -28,6 +35,8 @@ pub(in crate::actors) struct Shared {
     pub(in crate::actors) steps: Arc<dyn Steps>,
     /// Where handed-over replies are confirmed.
     pub(in crate::actors) confirmer: Confirmer,
+    /// Woken when a reply was queued.
+    pub(in crate::actors) waker: OutboxWaker,
     /// The runtime that steps run on; nothing may block an arbiter (ARC-21).
     pub(in crate::actors) io: Handle,
 }
@@ -43,6 +52,7 @@ pub(in crate::actors) struct ConversationActor {
     /// The last message the machine was told of.
     seen: Ticket,
     timers: HashMap<Ticket, SpawnHandle>,
+    quiet: Option<SpawnHandle>,
     current: Option<Current>,
 }
 
@@ -50,11 +60,15 @@ pub(in crate::actors) struct ConversationActor {
 struct Current {
     request: Arc<TurnRequest>,
     deadline: Deadline,
+    /// Of the request that gets the reply.
+    span: Span,
     slots: HashMap<Ticket, Slot>,
     live: Ticket,
     opened: Option<Arc<OpenTurn>>,
     draft: Option<Draft>,
     rendered: Option<Vec<u8>>,
+    /// The request was answered without a message.
+    silenced: bool,
 }
 
 /// Something waits in the mailbox.
@@ -99,6 +113,7 @@ impl ConversationActor {
             machine: Machine::default(),
             seen: Ticket::new(0),
             timers: HashMap::new(),
+            quiet: None,
             current: None,
         }
     }
@@ -117,8 +132,11 @@ impl ConversationActor {
 
     fn perform(&mut self, effect: Effect, ctx: &mut Context<Self>) {
         match effect {
+            Effect::WaitForQuiet(first) => self.wait_for_quiet(first, ctx),
             Effect::Open(tickets) => self.begin(&tickets, ctx),
-            Effect::Reopen => self.open(ctx),
+            // The database has answered before: the request now waits for the lane, and its deadline answers it
+            // silently (LANE-4), so the flight has no share of the deadline to keep to.
+            Effect::Reopen => self.open(None, ctx),
             Effect::WaitForLane => {
                 ctx.run_later(LANE_PAUSE, |actor, ctx| actor.feed(Event::LaneTimerFired, ctx));
             }
@@ -126,10 +144,12 @@ impl ConversationActor {
             Effect::Settle { deferred } => self.settle(deferred, ctx),
             Effect::Tell(ticket, telling) => self.tell(ticket, telling, ctx),
             Effect::QueueReply => self.with_current(|shared, current| {
-                shared.confirmer.queue(current.request.id, None);
+                let in_hand = Counted::new(&self.mailbox.replies.in_hand);
+                shared.confirmer.queue(current.request.id, None, Some(in_hand));
             }),
             Effect::ConfirmQueued => self.with_current(|shared, current| {
                 shared.confirmer.confirm(current.request.id, None);
+                shared.waker.wake();
             }),
             Effect::Resolve { told } => self.with_current(|shared, current| {
                 shared.steps.resolve_later(Arc::clone(&current.request), told);
@@ -143,15 +163,37 @@ impl ConversationActor {
         }
     }
 
+    /// Waits for another message; only the newest timer counts.
+    fn wait_for_quiet(&mut self, first: Ticket, ctx: &mut Context<Self>) {
+        if let Some(earlier) = self.quiet.take() {
+            ctx.cancel_future(earlier);
+        }
+        let time = self.mailbox.quiet_time(first);
+        self.quiet = Some(ctx.run_later(time, |actor, ctx| actor.feed(Event::QuietOver, ctx)));
+    }
+
     /// Takes the turn's messages out of the mailbox and opens it.
     fn begin(&mut self, tickets: &[Ticket], ctx: &mut Context<Self>) {
         self.current = Current::of(self.mailbox.take(tickets));
-        self.open(ctx);
+        self.give_up_waiting(ctx);
+        self.open(self.current.as_ref().and_then(Current::limit), ctx);
     }
 
-    fn open(&mut self, ctx: &mut Context<Self>) {
+    /// Too little is left of the deadline for another flight: its request is answered now, as the deadline would a
+    /// moment later, and the turn goes on without it.
+    fn give_up_waiting(&mut self, ctx: &mut Context<Self>) {
+        let late = self
+            .current
+            .as_ref()
+            .filter(|current| current.limit().is_some_and(|left| left < SHORTEST_FLIGHT));
+        if let Some(live) = late.map(|current| current.live) {
+            self.feed(Event::DeadlinePassed(live), ctx);
+        }
+    }
+
+    fn open(&mut self, limit: Option<Duration>, ctx: &mut Context<Self>) {
         let Some(current) = &self.current else { return };
-        let future = self.shared.steps.open(Arc::clone(&current.request), current.limit());
+        let future = self.shared.steps.open(Arc::clone(&current.request), limit);
         self.run(ctx, async move { StepOutcome::Opened(future.await) });
     }
 
@@ -163,22 +205,22 @@ impl ConversationActor {
     }
 
     fn settle(&mut self, deferred: bool, ctx: &mut Context<Self>) {
+        // Settle decides whether this reply may go inline: the one before must have gone its way by then (ARC-43).
+        if self.mailbox.replies.any_in_hand() {
+            ctx.run_later(IN_HAND_PAUSE, move |actor, ctx| actor.settle(deferred, ctx));
+            return;
+        }
         let Some(current) = &mut self.current else { return };
         let (Some(opened), Some(draft)) = (&current.opened, current.draft.take()) else { return };
-        let limit = current.limit();
-        let future = self.shared.steps.settle(
-            Arc::clone(&current.request),
-            Arc::clone(opened),
-            draft,
-            deferred,
-            limit,
-        );
+        let way = Way { deferred, silenced: current.silenced, limit: current.limit() };
+        let future = self.shared.steps.settle(Arc::clone(&current.request), Arc::clone(opened), draft, way);
         self.run(ctx, async move { StepOutcome::Settled(future.await) });
     }
 
     /// Runs a step on the shared runtime; a panic in it ends this turn and nothing else (ARC-22).
     fn run(&self, ctx: &mut Context<Self>, step: impl Future<Output = StepOutcome> + Send + 'static) {
-        let Some(turn) = self.current.as_ref().map(|current| current.request.id) else { return };
+        let Some(current) = &self.current else { return };
+        let (turn, step) = (current.request.id, step.instrument(current.span.clone()));
         let actor = actix::AsyncContext::address(ctx);
         self.shared.io.spawn(async move {
             let outcome = AssertUnwindSafe(step).catch_unwind().await.unwrap_or(StepOutcome::Panicked);
@@ -191,16 +233,27 @@ impl ConversationActor {
             ctx.cancel_future(timer);
         }
         let shared = Arc::clone(&self.shared);
-        let unconfirmed = Arc::clone(&self.mailbox.unconfirmed);
+        let mailbox = Arc::clone(&self.mailbox);
         if let Some(current) = &mut self.current
             && let Some(mut slot) = current.slots.remove(&ticket)
         {
-            let answer = current.answer(telling, &slot, &shared, unconfirmed);
+            current.silenced |= ticket == current.live && telling == Telling::Silent;
+            let answer = current.answer(telling, &slot, &shared, &mailbox);
             slot.send(answer);
             return;
         }
-        tracing::info!("turn waits for the previous one");
-        self.mailbox.tell(ticket, |slot| copy_of(telling).and_then(|copy| copy_answer(copy, slot, &shared)));
+        self.mailbox.tell(ticket, |slot| {
+            slot.span.in_scope(|| self.report_waiting());
+            copy_of(telling).and_then(|copy| copy_answer(copy, slot, &shared))
+        });
+    }
+
+    /// A message of this contact was answered silently because it still waits (LANE-4).
+    fn report_waiting(&self) {
+        match self.mailbox.face.conversation() {
+            Some(id) => tracing::info!(conversation = %id, "turn waits for the previous one"),
+            None => tracing::info!("turn waits for the previous one"),
+        }
     }
 
     fn arm(&mut self, ticket: Ticket, deadline: Deadline, ctx: &mut Context<Self>) {
@@ -221,7 +274,9 @@ impl ConversationActor {
             OpenReport::LaneHeld => OpenResult::LaneHeld,
             OpenReport::Failed(error) => {
                 // The conversation may not be known yet, so the line carries no contact identity (TURN-17).
-                tracing::error!(err = %error, "unhandled error");
+                self.with_current(|_, current| {
+                    current.span.in_scope(|| tracing::error!(err = %error, "unhandled error"));
+                });
                 OpenResult::Failed
             }
         }
@@ -246,7 +301,7 @@ impl Current {
     fn of(arrivals: Vec<Arrival>) -> Option<Self> {
         let last = arrivals.last()?;
         let (live, deadline, snapshot) = (last.ticket, last.deadline, Arc::clone(&last.snapshot));
-        let presented_secret = last.slot.presented_secret.clone();
+        let (presented_secret, span) = (last.slot.presented_secret.clone(), last.slot.span.clone());
         let mut messages = Vec::with_capacity(arrivals.len());
         let mut slots = HashMap::with_capacity(arrivals.len());
         for arrival in arrivals {
@@ -254,7 +309,17 @@ impl Current {
             slots.insert(arrival.ticket, arrival.slot);
         }
         let request = Arc::new(TurnRequest { id: TurnId::fresh(), messages, snapshot, presented_secret });
-        Some(Self { request, deadline, slots, live, opened: None, draft: None, rendered: None })
+        Some(Self {
+            request,
+            deadline,
+            span,
+            slots,
+            live,
+            opened: None,
+            draft: None,
+            rendered: None,
+            silenced: false,
+        })
     }
 
     /// What a flight may take: the rest of the deadline, or no limit of a request that is answered already.
@@ -271,13 +336,17 @@ impl Current {
         telling: Telling,
         slot: &Slot,
         shared: &Shared,
-        unconfirmed: Arc<std::sync::atomic::AtomicUsize>,
+        mailbox: &Mailbox,
     ) -> Option<Answer> {
         match copy_of(telling) {
+            // A reply that is still on its way tells enough: no holding line behind it (LANE-7).
+            Some(Copy::HoldingLine) if self.opened.as_ref().is_some_and(|opened| opened.reply_queued) => {
+                copy_answer(Copy::Silent, slot, shared)
+            }
             Some(copy) => copy_answer(copy, slot, shared),
             None => {
                 let body = self.rendered.take()?;
-                let owed = OwedReply::new(self.request.id, shared.confirmer.clone(), unconfirmed);
+                let owed = OwedReply::new(self.request.id, shared.confirmer.clone(), &mailbox.replies);
                 Some(Answer { body, owed: Some(owed) })
             }
         }
@@ -323,8 +392,12 @@ impl Handler<Poke> for ConversationActor {
             if !notice.answered {
                 self.arm(notice.ticket, notice.deadline, ctx);
             }
-            let arrived =
-                Event::Arrived { ticket: notice.ticket, burst: notice.burst, answered: notice.answered };
+            let arrived = Event::Arrived {
+                ticket: notice.ticket,
+                burst: notice.burst,
+                answered: notice.answered,
+                quiet: !notice.quiet.is_zero(),
+            };
             self.feed(arrived, ctx);
         }
     }
@@ -354,6 +427,7 @@ impl Handler<StepEnded> for ConversationActor {
                 if let Some(current) = &mut self.current {
                     current.draft = Some(draft);
                 }
+                self.give_up_waiting(ctx);
                 Event::Decided
             }
             StepOutcome::Settled(report) => Event::Settled(self.settled(report)),

@@ -35,6 +35,7 @@ struct Waiting {
     ticket: Ticket,
     burst: Option<BurstKey>,
     answered: bool,
+    quiet: bool,
 }
 
 /// What happened.
@@ -48,7 +49,11 @@ pub enum Event {
         burst: Option<BurstKey>,
         /// True for a message that a successor of a failed actor takes over late.
         answered: bool,
+        /// True when a moment of quiet is waited for before its turn starts (`rules.burst.quietMs`).
+        quiet: bool,
     },
+    /// Nothing has arrived for the quiet time.
+    QuietOver,
     /// The deadline of a request passed.
     DeadlinePassed(Ticket),
     /// The first flight ended.
@@ -103,6 +108,9 @@ pub enum Telling {
 /// What the shell has to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
+    /// Wake me with [`Event::QuietOver`] after the quiet time; an earlier such timer no longer counts. The message
+    /// is the first of the burst: the time is cut to half of what is left of its deadline (DEC-35).
+    WaitForQuiet(Ticket),
     /// Take these messages and run Open for them, in order.
     Open(Vec<Ticket>),
     /// Run Open again for the same messages.
@@ -134,6 +142,8 @@ pub enum Effect {
 pub enum Phase {
     /// No turn runs.
     Idle,
+    /// A burst is being gathered.
+    Gathering,
     /// The first flight is under way.
     Opening,
     /// Another process holds the contact's lane.
@@ -164,7 +174,10 @@ impl Machine {
     #[must_use]
     pub fn on(&mut self, event: Event) -> Vec<Effect> {
         match event {
-            Event::Arrived { ticket, burst, answered } => self.arrived(Waiting { ticket, burst, answered }),
+            Event::Arrived { ticket, burst, answered, quiet } => {
+                self.arrived(Waiting { ticket, burst, answered, quiet })
+            }
+            Event::QuietOver => self.open_gathered(),
             Event::DeadlinePassed(ticket) => self.deadline_passed(ticket),
             Event::Opened(result) => self.opened(result),
             Event::LaneTimerFired => self.lane_timer_fired(),
@@ -188,25 +201,42 @@ impl Machine {
 
     fn arrived(&mut self, message: Waiting) -> Vec<Effect> {
         self.queue.push_back(message);
-        self.start_next()
+        match self.phase() {
+            Phase::Idle => self.start_next(),
+            Phase::Gathering => self.gather_or_open(),
+            _ => Vec::new(),
+        }
     }
 
-    /// Starts the oldest waiting message, with the ones right behind it that belong to the same burst.
+    /// Starts with the oldest waiting message: at once, or after a moment of quiet.
     fn start_next(&mut self) -> Vec<Effect> {
-        if self.running.is_some() {
-            return Vec::new();
-        }
         let Some(first) = self.queue.pop_front() else { return Vec::new() };
-        let mut messages = vec![first];
-        while let Some(next) = self.queue.front() {
-            if first.burst.is_none() || next.burst != first.burst {
-                break;
-            }
-            messages.extend(self.queue.pop_front());
+        self.running = Some(Running { messages: vec![first], phase: Phase::Gathering, lost: false });
+        self.gather_or_open()
+    }
+
+    /// Takes in what waits right behind and belongs to the same burst. Only the end of the queue leaves anything to
+    /// wait for.
+    fn gather_or_open(&mut self) -> Vec<Effect> {
+        let Some(running) = self.running.as_mut() else { return Vec::new() };
+        let Some(first) = running.messages.first().copied() else { return Vec::new() };
+        while let Some(next) =
+            self.queue.pop_front_if(|next| first.burst.is_some() && next.burst == first.burst)
+        {
+            running.messages.push(next);
         }
-        let tickets = messages.iter().map(|message| message.ticket).collect();
-        self.running = Some(Running { messages, phase: Phase::Opening, lost: false });
-        vec![Effect::Open(tickets)]
+        let wait = first.quiet && first.burst.is_some() && self.queue.is_empty() && !running.is_answered();
+        if wait { vec![Effect::WaitForQuiet(first.ticket)] } else { self.open_gathered() }
+    }
+
+    fn open_gathered(&mut self) -> Vec<Effect> {
+        match self.running.as_mut() {
+            Some(running) if running.phase == Phase::Gathering => {
+                running.phase = Phase::Opening;
+                vec![Effect::Open(running.messages.iter().map(|message| message.ticket).collect())]
+            }
+            _ => Vec::new(),
+        }
     }
 
     fn deadline_passed(&mut self, ticket: Ticket) -> Vec<Effect> {

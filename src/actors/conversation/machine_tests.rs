@@ -5,11 +5,16 @@ use proptest::prelude::*;
 use super::*;
 
 fn arrived(number: u64) -> Event {
-    Event::Arrived { ticket: Ticket::new(number), burst: None, answered: false }
+    Event::Arrived { ticket: Ticket::new(number), burst: None, answered: false, quiet: false }
 }
 
 fn in_burst(number: u64) -> Event {
-    Event::Arrived { ticket: Ticket::new(number), burst: Some(BurstKey::new(7)), answered: false }
+    Event::Arrived {
+        ticket: Ticket::new(number),
+        burst: Some(BurstKey::new(7)),
+        answered: false,
+        quiet: false,
+    }
 }
 
 fn tell(number: u64, telling: Telling) -> Effect {
@@ -98,6 +103,34 @@ fn a_burst_is_answered_together() {
     assert_eq!(machine.on(Event::Settled(SettleResult::Inline)), [tell(4, Telling::Reply), open(&[5])]);
 }
 
+fn quiet(number: u64) -> Event {
+    Event::Arrived {
+        ticket: Ticket::new(number),
+        burst: Some(BurstKey::new(7)),
+        answered: false,
+        quiet: true,
+    }
+}
+
+/// DEC-5: with a quiet time the turn waits for another message, from each message anew, and gathers what comes.
+#[test]
+fn a_burst_is_gathered_until_it_is_quiet() {
+    let mut machine = Machine::default();
+    assert_eq!(machine.on(quiet(1)), [Effect::WaitForQuiet(Ticket::new(1))]);
+    assert_eq!(machine.phase(), Phase::Gathering);
+    assert_eq!(machine.on(quiet(2)), [Effect::WaitForQuiet(Ticket::new(1))]);
+    assert_eq!(machine.on(Event::QuietOver), [open(&[1, 2])]);
+    assert_eq!(machine.on(Event::QuietOver), [], "a timer that fires twice");
+}
+
+/// DEC-23: a message that belongs to no burst ends the gathering.
+#[test]
+fn another_kind_of_message_ends_the_gathering() {
+    let mut machine = Machine::default();
+    let _ = machine.on(quiet(1));
+    assert_eq!(machine.on(arrived(2)), [open(&[1])]);
+}
+
 /// ARC-31, ARC-22, DEC-20: a failure is told as a handoff, resolved, and the next message goes on.
 #[test]
 fn a_failure_is_told_as_a_handoff_and_the_next_message_runs() {
@@ -158,9 +191,19 @@ impl Play {
         for effect in self.machine.on(event) {
             match effect {
                 Effect::Tell(ticket, telling) => self.told.entry(ticket).or_default().push(telling),
+                Effect::WaitForQuiet(first) => {
+                    assert!(
+                        matches!(self.pending, None | Some(Effect::WaitForQuiet(_))),
+                        "two steps at once"
+                    );
+                    self.pending = Some(Effect::WaitForQuiet(first));
+                }
                 Effect::Open(tickets) => {
                     self.opened.extend(&tickets);
-                    assert!(self.pending.is_none(), "two turns at once");
+                    assert!(
+                        matches!(self.pending, None | Some(Effect::WaitForQuiet(_))),
+                        "two turns at once"
+                    );
                     self.pending = Some(Effect::Open(tickets));
                 }
                 Effect::QueueReply | Effect::ConfirmQueued | Effect::Resolve { .. } => {}
@@ -181,6 +224,7 @@ impl Play {
                 _ => OpenResult::Started,
             }),
             Effect::WaitForLane => Event::LaneTimerFired,
+            Effect::WaitForQuiet(_) => Event::QuietOver,
             Effect::Decide if choice.is_multiple_of(9) => Event::Panicked,
             Effect::Decide => Event::Decided,
             _ => Event::Settled(match choice % 8 {
@@ -206,14 +250,15 @@ proptest! {
             match kind {
                 0 => {
                     let burst = (choice % 3 > 0).then(|| BurstKey::new(u64::from(choice % 2)));
-                    play.feed(Event::Arrived { ticket: Ticket::new(arrivals), burst, answered: false });
+                    let quiet = choice.is_multiple_of(2);
+                    play.feed(Event::Arrived { ticket: Ticket::new(arrivals), burst, answered: false, quiet });
                     arrivals += 1;
                 }
                 1 if arrivals > 0 => play.feed(Event::DeadlinePassed(Ticket::new(u64::from(choice) % arrivals))),
                 _ => play.answer_pending(choice),
             }
         }
-        for _ in 0..=(arrivals * 4) {
+        for _ in 0..=(arrivals * 5) {
             play.answer_pending(5);
         }
         prop_assert!(play.machine.is_idle());

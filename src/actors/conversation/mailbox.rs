@@ -2,12 +2,14 @@
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use tracing::Span;
+
 use super::machine::{BurstKey, Ticket};
-use crate::actors::answer::{Answer, Outgoing};
+use crate::actors::answer::{Answer, Counted, Outgoing, ReplyCounts};
 use crate::actors::directory::Message;
 use crate::actors::observe::Face;
 use crate::channel::InboundMessage;
@@ -19,8 +21,8 @@ pub(in crate::actors) struct Mailbox {
     inner: Mutex<Inner>,
     /// What the conversation shows of itself.
     pub(in crate::actors) face: Face,
-    /// Replies handed to a response and not confirmed yet.
-    pub(in crate::actors) unconfirmed: Arc<AtomicUsize>,
+    /// Replies given to a response.
+    pub(in crate::actors) replies: ReplyCounts,
 }
 
 struct Inner {
@@ -43,7 +45,9 @@ pub(super) struct Slot {
     outgoing: Option<Outgoing>,
     pub(super) presented_secret: Redacted<Arc<str>>,
     pub(super) snapshot: Arc<Snapshot>,
-    open: Option<OpenMessage>,
+    pub(super) span: Span,
+    /// Counts the message as open until it is answered or dropped.
+    open: Option<Counted>,
 }
 
 /// What the machine needs to know of a message.
@@ -52,31 +56,24 @@ pub(super) struct Notice {
     pub(super) deadline: Deadline,
     pub(super) burst: Option<BurstKey>,
     pub(super) answered: bool,
-}
-
-/// Counts a message as open until it is answered or dropped.
-struct OpenMessage(Arc<AtomicUsize>);
-
-impl Drop for OpenMessage {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
-    }
+    /// `rules.burst.quietMs`.
+    pub(super) quiet: Duration,
 }
 
 impl Mailbox {
     pub(in crate::actors) fn new() -> Self {
         let inner = Inner { waiting: VecDeque::new(), next_ticket: 1, last_used: Instant::now() };
-        Self { inner: Mutex::new(inner), face: Face::new(), unconfirmed: Arc::new(AtomicUsize::new(0)) }
+        Self { inner: Mutex::new(inner), face: Face::new(), replies: ReplyCounts::default() }
     }
 
     /// Puts a message behind the others.
     pub(in crate::actors) fn put(&self, message: Message, open: &Arc<AtomicUsize>) {
-        open.fetch_add(1, Ordering::AcqRel);
         let slot = Slot {
             outgoing: Some(message.outgoing),
             presented_secret: message.presented_secret,
             snapshot: Arc::clone(&message.snapshot),
-            open: Some(OpenMessage(Arc::clone(open))),
+            span: message.span,
+            open: Some(Counted::new(open)),
         };
         let mut inner = self.lock();
         let ticket = Ticket::new(inner.next_ticket);
@@ -98,7 +95,7 @@ impl Mailbox {
 
     /// True when nothing waits and no reply is under way. Whether a turn runs, its actor knows.
     pub(in crate::actors) fn is_at_rest(&self) -> bool {
-        self.len() == 0 && self.unconfirmed.load(Ordering::Acquire) == 0
+        self.len() == 0 && !self.replies.any_unconfirmed()
     }
 
     /// How long nothing has arrived.
@@ -109,6 +106,17 @@ impl Mailbox {
     /// The messages behind `seen`, for the machine; they stay until their turn takes them.
     pub(super) fn news(&self, seen: Ticket) -> Vec<Notice> {
         self.lock().waiting.iter().filter(|arrival| arrival.ticket > seen).map(Arrival::notice).collect()
+    }
+
+    /// How long to wait for another message behind `first`: the quiet time, cut to half of what is left of the
+    /// deadline (DEC-35).
+    pub(super) fn quiet_time(&self, first: Ticket) -> Duration {
+        let inner = self.lock();
+        let found = inner.waiting.iter().find(|arrival| arrival.ticket == first);
+        found.map_or(Duration::ZERO, |arrival| {
+            let left = arrival.deadline.at().saturating_duration_since(Instant::now());
+            arrival.notice().quiet.min(left / 2)
+        })
     }
 
     /// Takes the messages of a turn out.
@@ -142,6 +150,7 @@ impl Arrival {
             deadline: self.deadline,
             burst: self.burst_key(),
             answered: self.slot.is_answered(),
+            quiet: Duration::from_millis(u64::from(self.snapshot.tenant.rules.burst.quiet_ms)),
         }
     }
 

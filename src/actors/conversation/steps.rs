@@ -5,14 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use tokio::runtime::Handle;
 
-use crate::actors::resolver;
+use crate::actors::resolver::Resolver;
 use crate::store::open::OpenTurn;
-use crate::turn::{self, Answers, Draft, OpenReport, SettleReport, Snapshot, TurnContext, TurnRequest};
+use crate::turn::{self, Answers, Draft, OpenReport, SettleReport, Snapshot, TurnContext, TurnRequest, Way};
 
 /// The seam between a conversation's life and what its turns do. The randomised test of the directory plays
-/// failures through it that the real steps cannot be made to show on demand (docs/adr).
+/// failures through it that the real steps cannot be made to show on demand (docs/adr/0003).
 pub(in crate::actors) trait Steps: Send + Sync + 'static {
     /// The first flight.
     fn open(&self, request: Arc<TurnRequest>, limit: Option<Duration>) -> BoxFuture<'static, OpenReport>;
@@ -24,8 +23,7 @@ pub(in crate::actors) trait Steps: Send + Sync + 'static {
         request: Arc<TurnRequest>,
         opened: Arc<OpenTurn>,
         draft: Draft,
-        deferred: bool,
-        limit: Option<Duration>,
+        way: Way,
     ) -> BoxFuture<'static, SettleReport>;
     /// Ends what a failed turn left behind, in the background.
     fn resolve_later(&self, request: Arc<TurnRequest>, told: bool);
@@ -47,7 +45,7 @@ pub(in crate::actors) enum Copy {
 /// The real steps.
 pub(in crate::actors) struct TurnSteps {
     pub(in crate::actors) context: Arc<TurnContext>,
-    pub(in crate::actors) io: Handle,
+    pub(in crate::actors) resolver: Resolver,
 }
 
 impl Steps for TurnSteps {
@@ -66,15 +64,14 @@ impl Steps for TurnSteps {
         request: Arc<TurnRequest>,
         opened: Arc<OpenTurn>,
         draft: Draft,
-        deferred: bool,
-        limit: Option<Duration>,
+        way: Way,
     ) -> BoxFuture<'static, SettleReport> {
         let context = Arc::clone(&self.context);
-        Box::pin(async move { turn::settle(&context, &request, &opened, &draft, deferred, limit).await })
+        Box::pin(async move { turn::settle(&context, &request, &opened, &draft, way).await })
     }
 
     fn resolve_later(&self, request: Arc<TurnRequest>, told: bool) {
-        resolver::resolve_later(&self.io, Arc::clone(&self.context), request, told);
+        self.resolver.resolve_later(request, told);
     }
 
     fn render(&self, copy: Copy, snapshot: &Snapshot, presented_secret: &str) -> Option<Vec<u8>> {

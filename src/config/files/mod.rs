@@ -41,3 +41,6 @@ pub(super) fn every_key() -> Vec<&'static str> {
         .copied()
         .collect()
 }
+
+#[cfg(test)]
+mod tools_tests;

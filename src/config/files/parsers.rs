@@ -49,7 +49,7 @@ pub(super) fn id(spot: &Spot<'_>, report: &mut Report) -> Option<String> {
     }
 }
 
-/// An absolute URL of any scheme (CAT-4's sibling GAP-CFG-2 warns about schemes other than http and https).
+/// An absolute URL of any scheme; others than http and https load with a warning (GAP-CFG-2).
 pub(super) fn web_address(spot: &Spot<'_>, report: &mut Report) -> Option<String> {
     let found = text(spot, report)?;
     match url::Url::parse(&found) {

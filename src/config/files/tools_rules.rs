@@ -95,9 +95,12 @@ fn stages_of_flows(tools: &Tools, report: &mut Report) {
     }
 }
 
+/// The name of a mark and whether a field has it.
+type Mark = (&'static str, fn(&FieldTool) -> bool);
+
 /// TOOL-23; `false` counts as not marked.
 fn marks(tools: &Tools, report: &mut Report) {
-    let marked: [(&str, fn(&FieldTool) -> bool); 3] = [
+    let marked: [Mark; 3] = [
         ("funnel", |field| field.funnel),
         ("offering", |field| field.offering),
         ("intent", |field| field.intent),

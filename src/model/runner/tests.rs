@@ -274,6 +274,123 @@ async fn an_aborted_turn_frees_its_place() {
     assert_eq!(runner.calls.available_permits(), 1);
 }
 
+/// A runner whose first model is `openai:gpt-4o-mini` and whose fallback is the cheap `anthropic:claude-haiku-4-5`.
+fn runner_of_two(first: &Arc<Scripted>, fallback: &Arc<Scripted>) -> Runner {
+    let openai = settings(Provider::OpenAi, "gpt-4o-mini");
+    let anthropic = settings(Provider::Anthropic, "claude-haiku-4-5");
+    Runner::new(Arc::<Scripted>::clone(first), &openai.agent, &openai).with_fallback(
+        Arc::<Scripted>::clone(fallback),
+        &anthropic.agent,
+        &openai,
+    )
+}
+
+/// DEC-10, PROV-9, USE-3: the second model is asked the same thing once, and the turn is its turn.
+#[tokio::test]
+async fn the_fallback_is_tried_when_the_provider_fails() {
+    let failures =
+        [ModelError::Unreachable].into_iter().chain([408, 429, 500, 503, 529].map(ModelError::Status));
+    for failure in failures {
+        let first = Scripted::new(Err(failure));
+        let fallback = Scripted::new(answered(ModelOutput::Json(object(&["Hello."]))));
+        let result = runner_of_two(&first, &fallback).run(asking("hi")).await;
+        assert_eq!((result.reply.text().as_str(), result.error), ("Hello.", None));
+        assert_eq!(result.model, "anthropic:claude-haiku-4-5");
+        assert_eq!((result.usage, result.cost.get()), (SOME_USAGE, Decimal::new(15, 4)));
+        let (asked, again) = (first.asked(), fallback.asked());
+        assert_eq!((asked.len(), again.len()), (1, 1));
+        assert_eq!(asked[0].messages, again[0].messages);
+    }
+}
+
+/// DEC-10: what the request or the model itself did wrong would go wrong again.
+#[tokio::test]
+async fn the_fallback_is_not_tried_for_a_fault_of_the_request() {
+    let refused = [400, 401, 403, 404, 413, 422].map(|code| Err(ModelError::Status(code)));
+    let unusable = [answered(ModelOutput::Missing), answered(ModelOutput::Json(json!({})))];
+    for outcome in refused.into_iter().chain(unusable) {
+        let (first, fallback) = (Scripted::new(outcome), Scripted::new(answered(ModelOutput::Missing)));
+        let result = runner_of_two(&first, &fallback).run(asking("hi")).await;
+        assert_eq!(result.reply.messages, [ESCALATION]);
+        assert_eq!((result.model.as_str(), fallback.asked().len()), ("openai:gpt-4o-mini", 0));
+    }
+}
+
+/// DEC-10, FAIL-2: when both are down the turn hands off, once.
+#[tokio::test]
+async fn two_models_that_are_down_hand_off() {
+    let first = Scripted::new(Err(ModelError::Unreachable));
+    let fallback = Scripted::new(Err(ModelError::Status(503)));
+    let result = runner_of_two(&first, &fallback).run(asking("hi")).await;
+    assert_eq!(result.interventions, ["model_error: provider_status_503"]);
+    assert_eq!((result.model.as_str(), fallback.asked().len()), ("anthropic:claude-haiku-4-5", 1));
+}
+
+/// DEC-27, FAIL-17: after five failures in a row the provider is left alone for 30 s; turns hand off at once and tell
+/// why it is left alone.
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_keeps_failing_is_left_alone() {
+    let provider = Scripted::new(Err(ModelError::Status(503)));
+    let runner = runner(&provider);
+    for _ in 0..7 {
+        let result = runner.run(asking("hi")).await;
+        assert_eq!(result.error.as_deref(), Some("provider_status_503"));
+        assert_eq!(result.reply.messages, [ESCALATION]);
+    }
+    assert_eq!(provider.asked().len(), 5);
+    tokio::time::advance(Duration::from_secs(30)).await;
+    runner.run(asking("hi")).await;
+    assert_eq!(provider.asked().len(), 6);
+}
+
+/// DEC-27: while the breaker is open calls go to the fallback at once.
+#[tokio::test(start_paused = true)]
+async fn an_open_breaker_leaves_the_fallback_answering() {
+    let first = Scripted::new(Err(ModelError::Unreachable));
+    let fallback = Scripted::new(answered(ModelOutput::Json(object(&["Hello."]))));
+    let runner = runner_of_two(&first, &fallback);
+    for _ in 0..7 {
+        assert_eq!(runner.run(asking("hi")).await.error, None);
+    }
+    assert_eq!((first.asked().len(), fallback.asked().len()), (5, 7));
+}
+
+/// DEC-27: refusals and unusable replies show that the provider works.
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_answers_is_not_left_alone() {
+    for outcome in
+        [Err(ModelError::Status(400)), Err(ModelError::Status(401)), answered(ModelOutput::Missing)]
+    {
+        let provider = Scripted::new(outcome);
+        let runner = runner(&provider);
+        for _ in 0..7 {
+            runner.run(asking("hi")).await;
+        }
+        assert_eq!(provider.asked().len(), 7);
+    }
+}
+
+/// DEC-27, RUN-13: a provider that hangs fails too, though only the abort ends its calls; a call that was given up
+/// early says nothing about it.
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_hangs_is_left_alone() {
+    for (patience, expected) in [(30, 5), (4, 7)] {
+        let hours = Duration::from_secs(7200);
+        let provider = Scripted::taking(hours, answered(ModelOutput::Json(object(&["Hello."]))));
+        let runner = runner(&provider);
+        let mut refused = 0;
+        for _ in 0..7 {
+            let limited = tokio::time::timeout(Duration::from_secs(patience), runner.run(asking("hi")));
+            if let Ok(result) = limited.await {
+                assert_eq!(result.error.as_deref(), Some("provider_unreachable"));
+                assert_eq!(result.latency, Duration::ZERO);
+                refused += 1;
+            }
+        }
+        assert_eq!((provider.asked().len(), refused), (expected, 7 - expected), "after {patience} s");
+    }
+}
+
 /// LOG-9, PRIN-C5
 #[tokio::test]
 async fn debug_shows_no_words() {

@@ -88,13 +88,13 @@ impl RunAs {
         }
     }
 
-    fn works_with(self, binaries: &ServerBinaries) -> bool {
+    pub(super) fn works_with(self, binaries: &ServerBinaries) -> bool {
         let mut command = self.command(&binaries.program("postgres"), false);
         command.arg("--version").output().is_ok_and(|answer| answer.status.success())
     }
 }
 
-fn ways(made_by: Option<Account>) -> Vec<RunAs> {
+pub(super) fn ways(made_by: Option<Account>) -> Vec<RunAs> {
     if !sys::is_root() {
         let ours = made_by.is_none_or(|account| account.uid == sys::user_id());
         return if ours { vec![RunAs::Caller] } else { Vec::new() };

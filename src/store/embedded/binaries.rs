@@ -28,15 +28,17 @@ impl ServerBinaries {
         Search::of_this_machine(data_dir).run()
     }
 
-    /// The programs in `directory`, if both are there and can be run.
+    /// The programs in `directory`, if both are there and can be run. They are run from another working directory, so
+    /// the path is made absolute.
     pub(super) fn in_directory(directory: &Path) -> Option<Self> {
+        let directory = std::path::absolute(directory).ok()?;
         let postgres = directory.join("postgres");
         if !postgres.is_file() || !directory.join("initdb").is_file() {
             return None;
         }
         let answer = Command::new(&postgres).arg("--version").stdin(Stdio::null()).output().ok()?;
         let major = major_of(std::str::from_utf8(&answer.stdout).ok()?)?;
-        Some(Self { directory: directory.to_owned(), major })
+        Some(Self { directory, major })
     }
 
     /// The major version, 15 or higher.

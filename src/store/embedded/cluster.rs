@@ -21,8 +21,9 @@ pub(super) const PORT: u16 = 5432;
 
 /// A recovery after a crash is included.
 const READY_LIMIT: Duration = Duration::from_secs(60);
-/// For what a dead predecessor left: its backends and its zombie need a moment.
-const PREDECESSOR_LIMIT: Duration = Duration::from_secs(10);
+/// For a server whose service was killed: to notice, to write its data, and for its last backends to go.
+const NOTICE_LIMIT: Duration = Duration::from_secs(2);
+const PREDECESSOR_LIMIT: Duration = Duration::from_secs(30);
 const STOP_LIMIT: Duration = Duration::from_secs(15);
 const POLL: Duration = Duration::from_millis(5);
 
@@ -103,7 +104,7 @@ impl Postmaster {
         let failed = |message| EmbeddedError::Start { directory: home.cluster.clone(), message };
         let give_up = Instant::now() + PREDECESSOR_LIMIT;
         loop {
-            clear_leftover(&home.cluster, give_up)?;
+            clear_leftover(home)?;
             match launch(binaries, run_as, home, settings).map_err(EmbeddedError::System)? {
                 Launch::Ready(child) => return Ok(Self { child }),
                 Launch::Failed(message) => return Err(failed(message)),
@@ -157,6 +158,8 @@ fn launch(
     for (name, value) in settings {
         command.arg("-c").arg(format!("{name}={value}"));
     }
+    // Last, so that no setting opens a network address (EMB-5).
+    command.args(["-c", "listen_addresses="]);
     let mut child = command.stdout(log.try_clone()?).stderr(log).stdin(Stdio::null()).spawn()?;
     let ready_limit = Instant::now() + READY_LIMIT;
     loop {
@@ -223,20 +226,26 @@ fn running_in(cluster: &Path) -> Option<u32> {
 }
 
 /// Makes way for a new server. One that outlived its service is on its way out and gets time; one that somebody runs
-/// by hand stays, and we do not start. A pid file that no server stands behind goes: with a zombie's or a reused
-/// number in it, the new server would refuse for ever. (It still refuses while backends of the old one live.)
-fn clear_leftover(cluster: &Path, give_up: Instant) -> Result<(), EmbeddedError> {
-    while let Some(pid) = running_in(cluster) {
-        if Instant::now() >= give_up {
-            return Err(EmbeddedError::InUse { directory: cluster.to_owned(), holder: pid.to_string() });
+/// by hand stays, and we do not start. Lock files that no server stands behind go: with a zombie's or a reused number
+/// in them, the new server would refuse for ever. (It still refuses while backends of the old one live.)
+fn clear_leftover(home: &Home) -> Result<(), EmbeddedError> {
+    let begin = Instant::now();
+    while let Some(pid) = running_in(&home.cluster) {
+        let is_leaving = PidFile::read(&home.cluster).is_none_or(|file| !file.ready);
+        if begin.elapsed() >= if is_leaving { PREDECESSOR_LIMIT } else { NOTICE_LIMIT } {
+            return Err(EmbeddedError::InUse { directory: home.cluster.clone(), holder: pid.to_string() });
         }
         sleep(POLL);
     }
-    let file = PidFile::path(cluster);
-    match fs::remove_file(&file) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(EmbeddedError::at(&file)(error)),
-        _ => Ok(()),
+    for file in [PidFile::path(&home.cluster), home.sockets.join(format!(".s.PGSQL.{PORT}.lock"))] {
+        match fs::remove_file(&file) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(EmbeddedError::at(&file)(error));
+            }
+            _ => {}
+        }
     }
+    Ok(())
 }
 
 /// Ends a server whose service is dead and whose directory is about to be removed.

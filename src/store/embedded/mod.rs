@@ -86,7 +86,6 @@ impl EmbeddedOptions {
     /// Later settings win, so the caller's come last. The log never quotes statements or rows (DB-5).
     fn all_settings(&self) -> Vec<(String, String)> {
         let always = [
-            ("listen_addresses", ""),
             ("max_connections", "100"),
             ("log_min_error_statement", "panic"),
             ("log_error_verbosity", "terse"),

@@ -264,7 +264,7 @@ fn config_of(url: &str) -> Result<Config, TestDatabaseError> {
 }
 
 /// The same connection string with another database.
-fn with_database(url: &str, database: &str) -> String {
+pub(super) fn with_database(url: &str, database: &str) -> String {
     let (address, parameters) = url.split_once('?').map_or((url, None), |(head, tail)| (head, Some(tail)));
     let (scheme, rest) = address.split_once("://").unwrap_or(("postgresql", address));
     let authority = rest.split_once('/').map_or(rest, |(authority, _)| authority);

@@ -1,3 +1,5 @@
+use std::error::Error as _;
+use std::io;
 use std::time::Duration;
 
 use tokio_postgres::Error;
@@ -67,7 +69,10 @@ pub(super) fn describe(error: &Error) -> String {
     match error.as_db_error() {
         Some(refused) => format!("{} (SQLSTATE {})", refused.message(), refused.code().code()),
         None if error.is_closed() => "the connection is closed".to_owned(),
-        None => "the driver reported an error of its own".to_owned(),
+        None => match error.source().and_then(|cause| cause.downcast_ref::<io::Error>()) {
+            Some(cause) => cause.kind().to_string(),
+            None => "the server answered something unexpected".to_owned(),
+        },
     }
 }
 

@@ -32,6 +32,10 @@ struct Migration {
 const MIGRATIONS: &[Migration] = &[
     Migration { name: "rs_0001_reference", sql: include_str!("../../../migrations/rs_0001_reference.sql") },
     Migration { name: "rs_0002_durability", sql: include_str!("../../../migrations/rs_0002_durability.sql") },
+    Migration {
+        name: "rs_0003_long_replies",
+        sql: include_str!("../../../migrations/rs_0003_long_replies.sql"),
+    },
 ];
 
 /// The SQL of every migration in order: two builds with equal text make equal databases.
@@ -171,8 +175,12 @@ async fn check_server_version(client: &Client) -> Result<(), MigrationError> {
         .map_err(MigrationError::connection)?;
     let major: i32 = row.try_get(0).map_err(MigrationError::connection)?;
     let version: String = row.try_get(1).map_err(MigrationError::connection)?;
-    if u32::try_from(major).unwrap_or_default() < OLDEST_SERVER_MAJOR {
-        return Err(MigrationError::ServerTooOld { version });
+    refuse_old(u32::try_from(major).unwrap_or_default(), &version)
+}
+
+fn refuse_old(major: u32, version: &str) -> Result<(), MigrationError> {
+    if major < OLDEST_SERVER_MAJOR {
+        return Err(MigrationError::ServerTooOld { version: version.to_owned() });
     }
     Ok(())
 }

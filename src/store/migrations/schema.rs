@@ -40,8 +40,8 @@ pub(super) const EXPECTED: &[(&str, &str)] = &[
     ("rs_lanes", "conversation_id process_id turn_id fence expires_at next_text_at"),
     (
         "rs_owed",
-        "turn_id conversation_id tenant_id process_id fence status binding second_run user_turn_ids payload actions charged \
-         tokens cost_usd queued received_at created_at said_at",
+        "turn_id conversation_id tenant_id process_id fence status binding second_run user_turn_ids payload actions \
+         charged tokens cost_usd queued rest received_at created_at said_at",
     ),
     (
         "rs_inbox",

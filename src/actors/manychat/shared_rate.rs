@@ -1,0 +1,66 @@
+//! Taking places in the rate that all processes share (ARC-48).
+
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+
+use super::bucket::Rate;
+use crate::domain::TenantId;
+use crate::store::rate::{self, RateLimit};
+use crate::store::{Database, StoreError};
+
+/// How long the database may take for a place before our own share is used.
+const LIMIT: Duration = Duration::from_millis(500);
+
+/// Where places come from. A trait so that tests need no database.
+pub(in crate::actors) trait SharedRate: Send + Sync + 'static {
+    /// The wait for the next place and the number of live processes; `None` when the database is silent.
+    fn reserve(&self) -> BoxFuture<'_, Option<(Duration, u32)>>;
+    /// Makes every process pause; done as well as it can be.
+    fn push(&self, pause: Duration) -> BoxFuture<'_, ()>;
+}
+
+/// The row in the database.
+pub(in crate::actors) struct DatabaseRate {
+    database: Database,
+    tenant: TenantId,
+    process_dead: Duration,
+    limit: RateLimit,
+}
+
+impl DatabaseRate {
+    /// The rate of this tenant's account. `process_dead`: `PROCESS_DEAD_MS`.
+    pub(in crate::actors) fn new(database: Database, tenant: TenantId, process_dead: Duration) -> Self {
+        let rate = Rate::MANYCHAT;
+        let limit = RateLimit { interval: rate.interval(), burst: rate.burst() };
+        Self { database, tenant, process_dead, limit }
+    }
+}
+
+impl SharedRate for DatabaseRate {
+    fn reserve(&self) -> BoxFuture<'_, Option<(Duration, u32)>> {
+        Box::pin(async move {
+            let asking = rate::reserve(&self.database, &self.tenant, self.limit, self.process_dead);
+            match in_time(asking).await {
+                Ok(place) => Some((place.wait, place.alive)),
+                Err(error) => {
+                    tracing::warn!(err = %error, "shared rate not available; using this process's share");
+                    None
+                }
+            }
+        })
+    }
+
+    fn push(&self, pause: Duration) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let pushing = rate::push(&self.database, &self.tenant, self.limit, pause);
+            if let Err(error) = in_time(pushing).await {
+                tracing::warn!(err = %error, "other processes not told to slow down");
+            }
+        })
+    }
+}
+
+async fn in_time<T>(work: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+    tokio::time::timeout(LIMIT, work).await.unwrap_or(Err(StoreError::InDoubt))
+}

@@ -1,0 +1,330 @@
+//! The claim loop as an actor: it looks for due replies when it is woken, when one becomes due, and once a second in
+//! any case; each claimed reply is delivered by a task of its own, so that no contact waits for another.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use actix::{Actor, Addr, AsyncContext, Context, Handler, MessageResult, SpawnHandle};
+use actix_rt::ArbiterHandle;
+use serde::Serialize;
+use tokio::runtime::Handle;
+
+use super::delivery::{self, Ended};
+use crate::manychat;
+use crate::store::outbox::{self, Claim, Claimant};
+use crate::store::{Database, StoreError};
+
+/// Replies that are being delivered at the same time. ManyChat takes ten requests a second, a text needs two: more
+/// would only wait with their leases running.
+const MOST_AT_ONCE: usize = 20;
+/// The fallback when nothing wakes the worker (ARC-47a).
+const POLL: Duration = Duration::from_secs(1);
+/// Shortest pause between two looks by the clock.
+const SHORTEST: Duration = Duration::from_millis(5);
+/// How often a stop looks whether it is done.
+const STOP_STEP: Duration = Duration::from_millis(10);
+
+/// What the worker is made of.
+#[derive(Clone)]
+pub(in crate::actors) struct WorkerParts {
+    pub(in crate::actors) database: Database,
+    pub(in crate::actors) claimant: Claimant,
+    pub(in crate::actors) manychat: manychat::Handle,
+    /// `OUTBOX_RETRY_MINUTES`.
+    pub(in crate::actors) retry_window: Duration,
+    pub(in crate::actors) io: Handle,
+}
+
+/// Wakes the worker of this process; does nothing where there is none.
+#[derive(Clone, Default)]
+pub(in crate::actors) struct OutboxWaker(Option<Addr<OutboxActor>>);
+
+impl OutboxWaker {
+    /// A reply has been queued.
+    pub(in crate::actors) fn wake(&self) {
+        if let Some(worker) = &self.0 {
+            worker.do_send(Wake);
+        }
+    }
+}
+
+/// A handle to the running worker.
+#[derive(Clone)]
+pub(in crate::actors) struct Outbox {
+    address: Addr<OutboxActor>,
+    in_flight: Arc<AtomicUsize>,
+}
+
+/// The actor.
+pub(in crate::actors) struct OutboxActor {
+    parts: WorkerParts,
+    in_flight: Arc<AtomicUsize>,
+    looking: bool,
+    /// Something was queued while the last look was under way.
+    look_again: bool,
+    stopping: bool,
+    timer: Option<SpawnHandle>,
+    batch: Batch,
+    report: OutboxReport,
+    last_look: Option<Instant>,
+}
+
+/// What became of the replies since the worker was last at rest (WRK-2).
+#[derive(Clone, Copy, Default)]
+struct Batch {
+    claimed: u64,
+    delivered: u64,
+    retrying: u64,
+    dead_lettered: u64,
+    released: u64,
+}
+
+/// What the worker shows of itself (ARC-24).
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct OutboxReport {
+    /// Replies being delivered.
+    pub in_flight: usize,
+    /// Replies claimed since the process started.
+    pub claimed: u64,
+    /// Replies delivered.
+    pub delivered: u64,
+    /// Attempts that failed and are repeated.
+    pub retrying: u64,
+    /// Replies given up.
+    pub dead_lettered: u64,
+    /// Replies given back unattempted.
+    pub released: u64,
+    /// Looks that the database did not answer.
+    pub failed_looks: u64,
+    /// Milliseconds since the last look that was answered; `None` before the first.
+    pub last_look_ms: Option<u64>,
+}
+
+#[derive(actix::Message)]
+#[rtype(result = "()")]
+struct Wake;
+
+#[derive(actix::Message)]
+#[rtype(result = "()")]
+struct Looked(Result<(Vec<Claim>, Option<Duration>), StoreError>);
+
+#[derive(actix::Message)]
+#[rtype(result = "()")]
+struct DeliveryEnded(Ended);
+
+#[derive(actix::Message)]
+#[rtype(result = "()")]
+struct NoMoreClaims;
+
+#[derive(actix::Message)]
+#[rtype(result = "OutboxReport")]
+struct Observe;
+
+impl Outbox {
+    /// Starts the worker on this arbiter.
+    pub(in crate::actors) fn start(parts: WorkerParts, place: &ArbiterHandle) -> Self {
+        let in_flight = Arc::new(AtomicUsize::new(0));
+        let actor = OutboxActor::new(parts, Arc::clone(&in_flight));
+        let address = OutboxActor::start_in_arbiter(place, move |_| actor);
+        Self { address, in_flight }
+    }
+
+    pub(in crate::actors) fn waker(&self) -> OutboxWaker {
+        OutboxWaker(Some(self.address.clone()))
+    }
+
+    /// Claims nothing more and waits until every reply being sent is finished (WRK-11). False when `limit` passed
+    /// first.
+    pub(in crate::actors) async fn stop(&self, limit: Duration) -> bool {
+        let until = Instant::now() + limit;
+        // An actor that is gone claims nothing either.
+        let _ = self.address.send(NoMoreClaims).await;
+        while self.in_flight.load(Ordering::Acquire) > 0 {
+            if Instant::now() >= until {
+                return false;
+            }
+            tokio::time::sleep(STOP_STEP).await;
+        }
+        true
+    }
+
+    /// `None` when the actor is gone.
+    pub(in crate::actors) async fn observe(&self) -> Option<OutboxReport> {
+        self.address.send(Observe).await.ok()
+    }
+}
+
+impl OutboxActor {
+    fn new(parts: WorkerParts, in_flight: Arc<AtomicUsize>) -> Self {
+        Self {
+            parts,
+            in_flight,
+            looking: false,
+            look_again: false,
+            stopping: false,
+            timer: None,
+            batch: Batch::default(),
+            report: OutboxReport::default(),
+            last_look: None,
+        }
+    }
+
+    /// Looks for due replies, unless a look is under way or enough is being delivered.
+    fn look(&mut self, ctx: &mut Context<Self>) {
+        let free = MOST_AT_ONCE.saturating_sub(self.in_flight.load(Ordering::Acquire));
+        if self.stopping || free == 0 {
+            return;
+        }
+        if self.looking {
+            self.look_again = true;
+            return;
+        }
+        self.looking = true;
+        let (parts, actor) = (self.parts.clone(), ctx.address());
+        self.parts.io.spawn(async move {
+            let most = i64::try_from(free).unwrap_or(1);
+            actor.do_send(Looked(claim(&parts, most).await));
+        });
+    }
+
+    fn look_in(&mut self, pause: Duration, ctx: &mut Context<Self>) {
+        if let Some(timer) = self.timer.take() {
+            ctx.cancel_future(timer);
+        }
+        let pause = pause.clamp(SHORTEST, POLL);
+        self.timer = Some(ctx.run_later(pause, |actor, ctx| actor.look(ctx)));
+    }
+
+    fn deliver(&mut self, claim: Claim, ctx: &mut Context<Self>) {
+        self.in_flight.fetch_add(1, Ordering::AcqRel);
+        let (parts, actor) = (self.parts.clone(), ctx.address());
+        let guard = InFlight(Arc::clone(&self.in_flight));
+        self.parts.io.spawn(async move {
+            let ended = delivery::deliver(&parts, claim).await;
+            drop(guard);
+            actor.do_send(DeliveryEnded(ended));
+        });
+    }
+
+    /// One line when the worker comes to rest after it had something to do (WRK-2).
+    fn report_batch(&mut self) {
+        let batch = std::mem::take(&mut self.batch);
+        if batch.claimed > 0 {
+            tracing::info!(
+                claimed = batch.claimed,
+                delivered = batch.delivered,
+                retrying = batch.retrying,
+                deadLettered = batch.dead_lettered,
+                released = batch.released,
+                "outbox batch processed"
+            );
+        }
+    }
+}
+
+/// Lowers the count also when a delivery panics: its row is taken over when its lease ends.
+struct InFlight(Arc<AtomicUsize>);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+async fn claim(parts: &WorkerParts, most: i64) -> Result<(Vec<Claim>, Option<Duration>), StoreError> {
+    let claims = outbox::claim(&parts.database, &parts.claimant, most).await?;
+    let due = match claims.is_empty() {
+        true => outbox::next_due(&parts.database, &parts.claimant.tenant).await?,
+        false => None,
+    };
+    Ok((claims, due))
+}
+
+impl Actor for OutboxActor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Context<Self>) {
+        self.look(ctx);
+    }
+}
+
+impl Handler<Wake> for OutboxActor {
+    type Result = ();
+
+    fn handle(&mut self, _: Wake, ctx: &mut Context<Self>) {
+        self.look(ctx);
+    }
+}
+
+impl Handler<Looked> for OutboxActor {
+    type Result = ();
+
+    fn handle(&mut self, Looked(result): Looked, ctx: &mut Context<Self>) {
+        self.looking = false;
+        let again = std::mem::take(&mut self.look_again);
+        match result {
+            Ok((claims, due)) => {
+                self.last_look = Some(Instant::now());
+                let found = !claims.is_empty();
+                self.batch.claimed += claims.len() as u64;
+                self.report.claimed += claims.len() as u64;
+                for claim in claims {
+                    self.deliver(claim, ctx);
+                }
+                self.look_in(due.unwrap_or(POLL), ctx);
+                if again || found {
+                    self.look(ctx);
+                }
+            }
+            Err(error) => {
+                self.report.failed_looks += 1;
+                tracing::error!(err = %error, "outbox worker iteration failed");
+                self.look_in(POLL, ctx);
+            }
+        }
+    }
+}
+
+impl Handler<DeliveryEnded> for OutboxActor {
+    type Result = ();
+
+    fn handle(&mut self, DeliveryEnded(ended): DeliveryEnded, ctx: &mut Context<Self>) {
+        let (batch, total) = match ended {
+            Ended::Delivered => (&mut self.batch.delivered, &mut self.report.delivered),
+            Ended::Retrying => (&mut self.batch.retrying, &mut self.report.retrying),
+            Ended::DeadLettered => (&mut self.batch.dead_lettered, &mut self.report.dead_lettered),
+            Ended::Released | Ended::Lost => (&mut self.batch.released, &mut self.report.released),
+        };
+        *batch += 1;
+        *total += 1;
+        if self.in_flight.load(Ordering::Acquire) == 0 {
+            self.report_batch();
+        }
+        match ended {
+            // What was given back would be claimed again at once: leave it to the clock.
+            Ended::Released | Ended::Lost => self.look_in(POLL, ctx),
+            _ => self.look(ctx),
+        }
+    }
+}
+
+impl Handler<NoMoreClaims> for OutboxActor {
+    type Result = ();
+
+    fn handle(&mut self, _: NoMoreClaims, _: &mut Context<Self>) {
+        self.stopping = true;
+    }
+}
+
+impl Handler<Observe> for OutboxActor {
+    type Result = MessageResult<Observe>;
+
+    fn handle(&mut self, _: Observe, _: &mut Context<Self>) -> Self::Result {
+        let mut report = self.report.clone();
+        report.in_flight = self.in_flight.load(Ordering::Acquire);
+        report.last_look_ms =
+            self.last_look.map(|at| u64::try_from(at.elapsed().as_millis()).unwrap_or(u64::MAX));
+        MessageResult(report)
+    }
+}

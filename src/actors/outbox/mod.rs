@@ -1,0 +1,7 @@
+//! The outbox worker: claims due replies and delivers them, contact by contact (04 section 6, ARC-47).
+
+mod actor;
+mod delivery;
+
+pub use actor::OutboxReport;
+pub(super) use actor::{Outbox, OutboxWaker, WorkerParts};

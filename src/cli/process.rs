@@ -1,0 +1,146 @@
+//! The frame of the long-running commands: boot, signals, reload, orderly end (06 sections 7.2 and 7.3).
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::boot::{self, Loaded};
+use super::reload::Reloader;
+use crate::actors::System;
+use crate::config::Settings;
+use crate::http::{self, Door, Server};
+use crate::store::Address;
+use crate::turn::Snapshots;
+
+/// What a process is there for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// The HTTP server, with or without the workers beside it.
+    Serve {
+        /// False after `--no-workers`.
+        workers: bool,
+    },
+    /// The workers alone.
+    Worker,
+}
+
+/// Runs until a signal ends it. `running` is called when everything is up.
+pub(super) fn run(role: Role, loaded: Loaded, running: impl FnOnce(&Settings)) -> anyhow::Result<ExitCode> {
+    boot::start_log(&loaded.settings)?;
+    let runtime = boot::runtime()?;
+    let database = boot::open_database(&loaded.settings)?;
+    let system = actix::System::with_tokio_rt(move || runtime);
+    let ended = system.block_on(live(role, runtime, loaded, database.address, running));
+    // Last of all: nothing may use the embedded server any longer (stop order of the embedded server).
+    drop(database.embedded);
+    ended
+}
+
+async fn live(
+    role: Role,
+    runtime: &'static Runtime,
+    loaded: Loaded,
+    database: Address,
+    running: impl FnOnce(&Settings),
+) -> anyhow::Result<ExitCode> {
+    let Loaded { settings, tenant, warnings } = loaded;
+    boot::report_configuration(&tenant);
+    boot::report_warnings(&warnings);
+    boot::migrate(&database).await?;
+    let snapshots = Arc::new(Snapshots::new(tenant));
+    let workers = role != Role::Serve { workers: false };
+    let system = boot::start_system(runtime, &settings, database, Arc::clone(&snapshots), workers)?;
+    boot::report_media();
+    report_role(role);
+    let mut signals = Signals::new()?;
+    let server = listen(role, &settings, &system, runtime)?;
+    running(&settings);
+    let name = signals.wait(Reloader::new(&settings, snapshots)).await;
+    tracing::info!(signal = name, "shutting down");
+    tokio::select! {
+        () = shut_down(server, system, &settings) => {}
+        () = signals.end() => tracing::warn!("second signal: ending at once"),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn report_role(role: Role) {
+    match role {
+        Role::Serve { workers: true } => {}
+        Role::Serve { workers: false } => tracing::warn!(
+            "started with --no-workers: this process delivers nothing from the outbox and recovers nothing that a \
+             dead process left; run `agent worker` beside it"
+        ),
+        Role::Worker => tracing::info!("worker running"),
+    }
+}
+
+/// Opens the port of this role, last of all (CLI-20); a worker has one only when asked to (CLI-32).
+fn listen(
+    role: Role,
+    settings: &Settings,
+    system: &System,
+    runtime: &'static Runtime,
+) -> anyhow::Result<Option<Server>> {
+    let door = || Door::new(system.services(), settings, runtime.handle().clone());
+    let (server, port) = match (role, settings.worker_health_port) {
+        (Role::Serve { .. }, _) => (http::start(door(), settings.port, boot::cores())?, settings.port),
+        (Role::Worker, Some(port)) => (http::start_health(door(), port)?, port),
+        (Role::Worker, None) => return Ok(None),
+    };
+    tracing::info!("Server listening at http://0.0.0.0:{port}");
+    Ok(Some(server))
+}
+
+/// Stops accepting, answers what is open, lets late turns settle, ends the actors (CLI-24, ARC-49).
+async fn shut_down(server: Option<Server>, system: System, settings: &Settings) {
+    if let Some(server) = server {
+        server.begin_drain();
+        server.stop().await;
+    }
+    let longest: Duration = settings.model_abort + settings.race_deadline;
+    if !system.stop(longest).await {
+        tracing::error!("turns were still open at the end; another process takes over what they owe");
+    }
+}
+
+/// The signals a long-running process reacts to.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    fn new() -> anyhow::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// Waits for the signal that ends the process and reloads on every `SIGHUP` before it. A reload that takes long
+    /// holds neither the actors nor the end of the process up.
+    async fn wait(&mut self, mut reloader: Reloader) -> &'static str {
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => return "SIGTERM",
+                _ = self.interrupt.recv() => return "SIGINT",
+                _ = self.hangup.recv() => reloader.ask(),
+                () = reloader.ended() => {}
+            }
+        }
+    }
+
+    /// Waits for a second signal to end.
+    async fn end(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}

@@ -1,0 +1,91 @@
+use std::time::Duration;
+
+use crate::config::test_vars::{boot, names, refusal, settings, vars, warnings};
+use crate::config::{EvalSettings, Settings};
+
+/// ENV-16, DEC-34: a short entry warns by its position and does not refuse.
+#[test]
+fn a_short_secret_in_a_list_warns_by_position() {
+    let found = warnings(&[("MANYCHAT_SHARED_SECRET", "long-enough-secret-1,tiny-one")]);
+    assert_eq!(found, ["MANYCHAT_SHARED_SECRET: entry 2 has fewer than 16 characters"]);
+    let example = warnings(&[("MANYCHAT_SHARED_SECRET", "change-me-to-a-long-random-string")]);
+    assert!(example[0].contains(".env.example"), "{example:?}");
+}
+
+/// ENV-11, PROV-4: one warning for each key that a configured model needs.
+#[test]
+fn a_missing_key_of_a_configured_provider_warns() {
+    let changes =
+        [("AGENT_MODEL", "openai:a"), ("INSIGHT_MODEL", "openai:b"), ("AGENT_FALLBACK_MODEL", "google:c")];
+    let found =
+        warnings(&[&changes[..], &[("MANYCHAT_API_TOKEN", "x"), ("MANYCHAT_REPLY_FLOW_NS", "f")]].concat());
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found[0].starts_with("OPENAI_API_KEY: ") && found[0].contains("AGENT_MODEL, INSIGHT_MODEL"));
+    assert!(found[1].starts_with("GOOGLE_GENERATIVE_AI_API_KEY: "));
+    assert!(
+        warnings(&[
+            ("AGENT_MODEL", "ollama:x"),
+            ("MANYCHAT_API_TOKEN", "x"),
+            ("MANYCHAT_REPLY_FLOW_NS", "f")
+        ])
+        .is_empty()
+    );
+}
+
+/// ENV-17, GAP-DL-12, DEC-16
+#[test]
+fn missing_parts_of_the_delivery_warn() {
+    let place = |changes: &[(&str, &str)]| {
+        boot(changes).1.into_iter().map(|warning| warning.place).collect::<Vec<_>>()
+    };
+    assert_eq!(place(&[("AGENT_MODEL", "ollama:x")]), ["MANYCHAT_API_TOKEN"]);
+    assert!(place(&[("AGENT_MODEL", "ollama:x"), ("PLAYGROUND", "true")]).is_empty());
+    assert_eq!(place(&[("MANYCHAT_API_TOKEN", "x")]), ["MANYCHAT_REPLY_FLOW_NS"]);
+    assert_eq!(place(&[("MANYCHAT_TOKEN_FIELD", "ai_message")]), ["MANYCHAT_TOKEN_FIELD"]);
+    assert_eq!(place(&[("AGENT_FALLBACK_MODEL", "mock:demo")]), ["AGENT_FALLBACK_MODEL"]);
+    assert_eq!(
+        place(&[("CONTACT_TOKENS_ENFORCED", "false"), ("NODE_ENV", "production")]),
+        ["CONTACT_TOKENS_ENFORCED"]
+    );
+}
+
+/// USE-6
+#[test]
+fn pricing_overrides_are_rows_of_three_prices() {
+    let row = r#"{"openai:gpt-5-mini": {"input": 0.25, "output": 2, "cacheRead": 0}}"#;
+    assert!(settings(&[("PRICING_OVERRIDES", row)]).model.pricing_overrides.is_some());
+    for (value, word) in [
+        ("{", "not valid JSON"),
+        ("[]", "must be an object"),
+        (r#"{"openai:x": {"input": 1, "output": 2}}"#, "openai:x.cacheRead"),
+        (r#"{"openai:x": {"input": -1, "output": 2, "cacheRead": 0}}"#, "openai:x.input"),
+        (r#"{"openai:x": {"input": "1", "output": 2, "cacheRead": 0}}"#, "openai:x.input"),
+        (r#"{"openai:x": {"input": 1, "output": 2, "cacheRead": 0, "cache": 0}}"#, "openai:x.cache"),
+        (r#"{"gpt": {"input": 1, "output": 2, "cacheRead": 0}}"#, "provider:model"),
+        (r#"{"openai:x": 5}"#, "openai:x"),
+    ] {
+        let message = refusal(&[("PRICING_OVERRIDES", value)]);
+        assert!(names(&message, "PRICING_OVERRIDES") && message.contains(word), "{message}");
+        assert_eq!(message.lines().count(), 3, "one line for each variable: {message}");
+    }
+}
+
+/// 05 section 2.2, ASSERT-9: evaluation variables stop the evaluation and not the boot.
+#[test]
+fn evaluation_variables_are_strict_only_for_the_evaluation() {
+    for value in ["", "0", "soon", "1.5"] {
+        let vars = vars(&[("EVAL_MAX_LATENCY_MS", Some(value))]);
+        let (settings, _) = Settings::from_vars(&vars).unwrap();
+        assert_eq!(settings.eval_max_latency, settings.race_deadline);
+        let message = EvalSettings::from_vars(&vars, &settings).unwrap_err().to_string();
+        assert!(names(&message, "EVAL_MAX_LATENCY_MS"), "{message}");
+    }
+    let vars = vars(&[("EVAL_MAX_LATENCY_MS", Some("20000")), ("EVAL_JUDGE_MODEL", Some("mock:judge"))]);
+    let (settings, warnings) = Settings::from_vars(&vars).unwrap();
+    assert!(warnings.is_empty());
+    let evaluation = EvalSettings::from_vars(&vars, &settings).unwrap();
+    assert_eq!(evaluation.max_latency, Duration::from_secs(20));
+    assert_eq!(settings.eval_max_latency, evaluation.max_latency);
+    assert_eq!(evaluation.judge.unwrap().as_string(), "mock:judge");
+    assert_eq!(evaluation.max_p95, None);
+}

@@ -1,0 +1,151 @@
+//! Whatever stands in the files, a load ends in a snapshot or in a message that names the file.
+
+use proptest::prelude::*;
+use serde_json::Value;
+
+use super::tenant::TenantFiles;
+use super::test_files::Files;
+use super::{ReservedNames, TenantProblem, demo};
+
+/// Any JSON value, small.
+fn any_json() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        "[a-z_ {}\u{e9}\u{0}]{0,8}".prop_map(Value::from),
+        prop_oneof![Just("link_sent"), Just("opening"), Just("foundation"), Just("ai_token")]
+            .prop_map(Value::from),
+    ];
+    leaf.prop_recursive(2, 8, 3, |inner| {
+        let key = prop_oneof!["[a-z]{1,6}", Just("id".to_owned()), Just("tag".to_owned())];
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
+            proptest::collection::vec((key, inner), 0..3).prop_map(|entries| entries.into_iter().collect()),
+        ]
+    })
+}
+
+/// How many values a file holds, itself included.
+fn count(value: &Value) -> usize {
+    let children: usize = match value {
+        Value::Array(entries) => entries.iter().map(count).sum(),
+        Value::Object(entries) => entries.values().map(count).sum(),
+        _ => 0,
+    };
+    children + 1
+}
+
+/// Replaces the value at a position of the walk through the file.
+fn replace(value: &mut Value, at: usize, new: &Value) -> usize {
+    if at == 0 {
+        *value = new.clone();
+        return 0;
+    }
+    let mut left = at - 1;
+    let children: Vec<&mut Value> = match value {
+        Value::Array(entries) => entries.iter_mut().collect(),
+        Value::Object(entries) => entries.values_mut().collect(),
+        _ => Vec::new(),
+    };
+    for child in children {
+        let size = count(child);
+        if left < size {
+            return replace(child, left, new);
+        }
+        left -= size;
+    }
+    left
+}
+
+/// A refusal says where: the file, and in a file that is JSON the place of each fault.
+fn names_its_place(problem: &TenantProblem) -> bool {
+    let message = problem.to_string();
+    let is_file = |text: &str| {
+        ["prompt.md", "catalog.json", "rules.json", "tools.json"].iter().any(|name| text.contains(name))
+    };
+    match problem {
+        TenantProblem::Invalid { faults } => {
+            !faults.is_empty()
+                && faults.iter().all(|fault| {
+                    is_file(fault.file) && !fault.reason.is_empty() && message.contains(&fault.to_string())
+                })
+        }
+        TenantProblem::NotJson { reason, .. } => {
+            is_file(&message) && reason.line() > 0 && message.contains("line ")
+        }
+        TenantProblem::EarlierShape { keys, .. } => is_file(&message) && !keys.is_empty(),
+        TenantProblem::Missing { .. } | TenantProblem::Unreadable { .. } | TenantProblem::NotText { .. } => {
+            is_file(&message)
+        }
+    }
+}
+
+/// Pieces that break JSON, or nearly.
+const PIECES: [&str; 12] =
+    ["\"", "{", "}", "[", "]", ",", ":", "\\u", "null", "1e400", "\u{0}", "\"id\": \"\","];
+
+/// A file's text with pieces put in and stretches cut out.
+fn edited(text: &str, edits: &[(prop::sample::Index, usize, bool)]) -> String {
+    let mut text = text.to_owned();
+    for (place, piece, cut) in edits {
+        let at = text.floor_char_boundary(place.index(text.len() + 1));
+        if *cut {
+            let end = text.ceil_char_boundary((at + piece).min(text.len()));
+            text.replace_range(at..end, "");
+        } else {
+            text.insert_str(at, PIECES[piece % PIECES.len()]);
+        }
+    }
+    text
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1500))]
+
+    /// DEC-6, LOAD-3: whatever stands in a file, nothing panics and every refusal names the file and the place.
+    #[test]
+    fn any_change_loads_or_is_refused_by_name(
+        file in prop_oneof![Just("catalog"), Just("rules"), Just("tools")],
+        changes in proptest::collection::vec((any::<prop::sample::Index>(), any_json()), 1..4),
+    ) {
+        let mut files = Files::demo();
+        for (place, value) in &changes {
+            let root = files.file(file);
+            let at = place.index(count(root));
+            replace(root, at, value);
+        }
+        if let Err(problem) = files.load() {
+            prop_assert!(names_its_place(&problem), "{}", problem);
+            let message = problem.to_string();
+            let of_this_file = message.contains(&format!("{file}.json"));
+            // A changed catalog can leave tools.json behind, a changed tools.json the learning block.
+            let across = matches!(problem, TenantProblem::Invalid { .. }) && message.contains("Invalid tools.json");
+            prop_assert!(of_this_file || across, "{}", message);
+        }
+    }
+
+    /// LOAD-3, LOAD-4: the text of a file with pieces put in and cut out.
+    #[test]
+    fn any_edit_of_a_file_loads_or_is_refused_with_its_place(
+        file in 0_usize..3,
+        edits in proptest::collection::vec((any::<prop::sample::Index>(), 0_usize..40, any::<bool>()), 1..4),
+    ) {
+        let mut texts = [demo::CATALOG.to_owned(), demo::RULES.to_owned(), demo::TOOLS.to_owned()];
+        texts[file] = edited(&texts[file], &edits);
+        let [catalog, rules, tools] = &texts;
+        let files = TenantFiles::given("Persona", catalog, rules, Some(tools));
+        if let Err(problem) = files.check(&ReservedNames::default()) {
+            prop_assert!(names_its_place(&problem), "{}", problem);
+        }
+    }
+
+    /// LOAD-3: bytes that are no JSON are refused by name.
+    #[test]
+    fn any_bytes_load_or_are_refused_by_name(content in "[\\[\\]{}\",:0-9a-z\u{feff} ]{0,40}") {
+        let files = TenantFiles::given("Persona", &content, demo::RULES, None);
+        let message = files.check(&ReservedNames::default()).unwrap_err().to_string();
+        prop_assert!(message.contains("catalog.json"), "{}", message);
+    }
+}

@@ -1,0 +1,19 @@
+//! ManyChat's public API: what may be asked of it, how that looks on the wire, what its answers mean.
+//! Owns: the client and its options, wire types, errors, the request enum and the handle that the actor serves.
+//! Never: retries, paces or counts calls (the actor does), reads the database, lets a contact's profile out.
+
+mod client;
+mod error;
+mod handle;
+mod port;
+mod request;
+mod said;
+mod wire;
+
+pub use client::{CALL_LIMIT, client};
+pub use error::{Class, LostBy, ManyChatError, Unstarted};
+pub use handle::{AnswerSlot, Handle, Letter, Order, OrderId, Orders, channel};
+pub use port::DeliveryClient;
+pub use request::{Action, Answer, Call, Command, ContactInfo, Names, Priority, Request};
+pub use said::Said;
+pub use wire::Endpoint;

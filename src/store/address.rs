@@ -1,0 +1,237 @@
+//! How to reach the database: `DATABASE_URL` with its TLS options, as libpq reads them (DB-1, DEC-29).
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use futures_util::future::BoxFuture;
+use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
+use tokio_postgres::{Client, Config, NoTls, Socket};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::StoreError;
+use super::tls::{self, Checked, Roots};
+
+/// Drives a connection until it ends; spawn it where sockets may live.
+pub(super) type Driver = BoxFuture<'static, ()>;
+
+/// A database address with everything its connections need. It holds the password: never print it.
+#[derive(Clone)]
+pub struct Address {
+    config: Config,
+    /// `None`: connections are not encrypted.
+    tls: Option<MakeRustlsConnect>,
+}
+
+/// Why `DATABASE_URL` cannot be used. No variant repeats the address: it can hold a password (ENV-26).
+#[derive(Debug, thiserror::Error)]
+pub enum AddressError {
+    /// Not in the form of Postgres: write `postgres://user:password@host:5432/database`.
+    #[error("DATABASE_URL is not a Postgres connection string: check user, host and options")]
+    Malformed,
+    /// An unknown `sslmode`: choose one of those named.
+    #[error("DATABASE_URL: sslmode must be one of disable, prefer, require, verify-ca, verify-full")]
+    SslMode,
+    /// The file of `sslrootcert` cannot be used: give it a readable PEM file with certificates.
+    #[error("DATABASE_URL: sslrootcert {}: {reason}", path.display())]
+    RootCertificates {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The machine has no certificates to believe: install `ca-certificates` or set `sslrootcert`.
+    #[error("DATABASE_URL: this machine has no CA certificates: install ca-certificates or set sslrootcert")]
+    NoSystemRoots,
+    /// TLS could not be set up at all; a fault of the build.
+    #[error("DATABASE_URL: TLS cannot be set up: {0}")]
+    Tls(String),
+}
+
+/// The TLS options of an address, taken out of it because the driver knows fewer.
+#[derive(Default)]
+struct TlsOptions {
+    mode: Option<String>,
+    root: Option<String>,
+}
+
+impl FromStr for Address {
+    type Err = AddressError;
+
+    /// Reads an address. The file of `sslrootcert` is read now.
+    ///
+    /// `prefer` (the default) and `require` accept any certificate; `require` with `sslrootcert` checks it as
+    /// `verify-ca` does, and `verify-full` checks the host's name too. Without `sslrootcert`, or with `system`, the
+    /// certificates of the machine are believed. A Unix socket is never encrypted. All as in libpq.
+    fn from_str(url: &str) -> Result<Self, AddressError> {
+        let (plain, options) = take_tls_options(url);
+        let mut config: Config = plain.parse().map_err(|_| AddressError::Malformed)?;
+        let mode = options.mode.as_deref().unwrap_or("prefer");
+        let checked = match mode {
+            "disable" | "prefer" => Checked::Nothing,
+            "require" if options.root.is_none() => Checked::Nothing,
+            "require" | "verify-ca" => Checked::Authority(roots(options.root)?),
+            "verify-full" => Checked::AuthorityAndName(roots(options.root)?),
+            _ => return Err(AddressError::SslMode),
+        };
+        let is_local = config.get_hosts().iter().all(|host| matches!(host, Host::Unix(_)));
+        if mode == "disable" || is_local {
+            config.ssl_mode(SslMode::Disable);
+            return Ok(Self { config, tls: None });
+        }
+        config.ssl_mode(if mode == "prefer" { SslMode::Prefer } else { SslMode::Require });
+        let tls = tls::connector(checked).map_err(|error| AddressError::Tls(error.to_string()))?;
+        Ok(Self { config, tls: Some(tls) })
+    }
+}
+
+impl From<Config> for Address {
+    /// A server of our own on a Unix socket.
+    fn from(config: Config) -> Self {
+        Self { config, tls: None }
+    }
+}
+
+impl Address {
+    /// The password of an address, also of one that cannot be used; for the log, which must never show it.
+    #[must_use]
+    pub fn password_in(url: &str) -> Option<String> {
+        let config: Config = take_tls_options(url).0.parse().ok()?;
+        String::from_utf8(config.get_password()?.to_vec()).ok()
+    }
+
+    /// The driver's part.
+    pub(super) const fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Opens a connection. The driver must be spawned before the client is used.
+    pub(super) async fn open(&self) -> Result<(Client, Driver), tokio_postgres::Error> {
+        match &self.tls {
+            None => open_with(&self.config, NoTls).await,
+            Some(tls) => open_with(&self.config, tls.clone()).await,
+        }
+    }
+}
+
+async fn open_with<T>(config: &Config, tls: T) -> Result<(Client, Driver), tokio_postgres::Error>
+where
+    T: MakeTlsConnect<Socket> + Send,
+    T::Stream: Send + 'static,
+    T::TlsConnect: Send,
+    <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
+{
+    let (client, connection) = config.connect(tls).await?;
+    // The error of a lost connection reaches the statements that were under way on it.
+    let driver = Box::pin(async move {
+        let _ = connection.await;
+    });
+    Ok((client, driver))
+}
+
+/// What a failed connection tells the operator, without the driver's words.
+pub(super) fn unreachable_because(error: &tokio_postgres::Error) -> StoreError {
+    // The driver names the step in the first words of its message and nowhere else.
+    let reason = if error.to_string().starts_with("error performing TLS handshake") {
+        "the server offers no TLS or its certificate is not trusted: check sslmode and sslrootcert"
+    } else {
+        "the server cannot be reached or refused the login"
+    };
+    StoreError::Unavailable { reason }
+}
+
+/// Splits `sslmode` and `sslrootcert` off the query part of an address; everything else stays as written.
+fn take_tls_options(url: &str) -> (String, TlsOptions) {
+    let mut options = TlsOptions::default();
+    let Some((head, query)) = url.split_once('?') else { return (url.to_owned(), options) };
+    let mut kept = Vec::new();
+    for pair in query.split('&') {
+        match pair.split_once('=') {
+            Some(("sslmode", value)) => options.mode = Some(decoded(value)),
+            Some(("sslrootcert", value)) => options.root = Some(decoded(value)),
+            _ => kept.push(pair),
+        }
+    }
+    let plain = if kept.is_empty() { head.to_owned() } else { format!("{head}?{}", kept.join("&")) };
+    (plain, options)
+}
+
+/// Percent signs are escapes, a plus is a plus.
+fn decoded(value: &str) -> String {
+    let pair = format!("v={}", value.replace('+', "%2B"));
+    url::form_urlencoded::parse(pair.as_bytes())
+        .map(|(_, value)| value.into_owned())
+        .next()
+        .unwrap_or_default()
+}
+
+fn roots(file: Option<String>) -> Result<Roots, AddressError> {
+    match file.as_deref() {
+        None | Some("system") => Roots::of_the_machine().ok_or(AddressError::NoSystemRoots),
+        Some(path) => {
+            let path = PathBuf::from(path);
+            Roots::from_file(&path).map_err(|reason| AddressError::RootCertificates { path, reason })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(url: &str) -> AddressError {
+        url.parse::<Address>().err().unwrap_or_else(|| panic!("{url} was accepted"))
+    }
+
+    /// DB-1: TLS options are read wherever they stand, and the others reach the driver.
+    #[test]
+    fn tls_options_are_taken_out_and_the_rest_stays() {
+        let (plain, options) = take_tls_options(
+            "postgres://u:p@h/db?connect_timeout=3&sslmode=verify-ca&sslrootcert=%2Fa+b&options=x",
+        );
+        assert_eq!(plain, "postgres://u:p@h/db?connect_timeout=3&options=x");
+        assert_eq!((options.mode.as_deref(), options.root.as_deref()), (Some("verify-ca"), Some("/a+b")));
+        assert_eq!(take_tls_options("postgres://h/db?sslmode=require").0, "postgres://h/db");
+        let address: Address = "postgres://u@h/db?sslmode=require&connect_timeout=3".parse().unwrap();
+        assert_eq!(address.config().get_connect_timeout(), Some(&std::time::Duration::from_secs(3)));
+    }
+
+    /// DB-1, DEC-29: which modes encrypt, and which insist.
+    #[test]
+    fn the_mode_decides_whether_connections_are_encrypted() {
+        let of = |options: &str| {
+            let address: Address = format!("postgres://u@db.example/db{options}").parse().unwrap();
+            (address.tls.is_some(), address.config().get_ssl_mode())
+        };
+        assert_eq!(of(""), (true, SslMode::Prefer));
+        assert_eq!(of("?sslmode=prefer"), (true, SslMode::Prefer));
+        assert_eq!(of("?sslmode=disable"), (false, SslMode::Disable));
+        assert_eq!(of("?sslmode=require"), (true, SslMode::Require));
+        let socket: Address = "postgres://u@/db?host=/run/postgresql&sslmode=require".parse().unwrap();
+        assert!(socket.tls.is_none(), "a Unix socket is never encrypted");
+    }
+
+    /// ENV-26: the password is known to the log whatever the TLS options are.
+    #[test]
+    fn the_password_is_found_beside_any_option() {
+        let found = Address::password_in("postgres://u:hid%20den@h/db?sslmode=verify-full&sslrootcert=/none");
+        assert_eq!(found.as_deref(), Some("hid den"));
+        assert_eq!(Address::password_in("postgres://u@h/db"), None);
+    }
+
+    /// ENV-26: a refusal says what to do and repeats nothing of the address.
+    #[test]
+    fn refusals_name_the_option_and_not_the_password() {
+        for (url, word) in [
+            ("postgres://u:hidden@h/db?sslmode=allowed", "sslmode must be one of"),
+            ("postgres://u:hidden@h:port/db", "not a Postgres connection string"),
+            ("mysql://u:hidden@h/db", "not a Postgres connection string"),
+            ("postgres://u:hidden@h/db?sslmode=verify-full&sslrootcert=/nowhere/ca.pem", "/nowhere/ca.pem"),
+            ("postgres://u:hidden@h/db?sslmode=require&sslrootcert=/dev/null", "holds no certificate"),
+        ] {
+            let message = refused(url).to_string();
+            assert!(message.contains(word) && message.contains("DATABASE_URL"), "{message}");
+            assert!(!message.contains("hidden"), "{message}");
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! The outbox: claims of each contact's oldest queued reply, progress inside a reply, retries, dead letters (04
+//! sections 4 and 5, ARC-47). A claim is fenced by its process and attempt: a write that comes too late changes
+//! nothing.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+use uuid::Uuid;
+
+use super::{Database, StoreError};
+use crate::domain::{ConversationId, ProcessId, Redacted, SubscriberId, TenantId};
+
+/// Claims due replies, at most one a contact and always its oldest: two workers can neither take one row twice nor
+/// overtake each other (BOX-10, BOX-11, PROC-2, GAP-DL-4). A row that a dead process holds, or whose lease has
+/// ended, is taken over; the attempt counts (GAP-DL-1).
+const CLAIM: &str = "
+    with due as (
+      select o.id from outbox o
+      where o.tenant_id = $1 and o.kind = 'reply'
+        and (o.status = 'pending' and o.next_attempt_at <= now()
+          or o.status = 'delivering' and o.rs_process_id is null and o.rs_lease_until <= now()
+             and o.rs_lease_until - interval '15 minutes' >= o.next_attempt_at
+          or o.status = 'delivering' and o.rs_process_id is not null
+             and (o.rs_lease_until <= now()
+               or not exists (select 1 from rs_processes p where p.id = o.rs_process_id
+                              and p.beat_at > clock_timestamp() - make_interval(secs => $5))))
+        and not exists (
+          select 1 from outbox e
+          where e.tenant_id = o.tenant_id and e.subscriber_id = o.subscriber_id and e.kind = 'reply'
+            and e.status in ('pending', 'delivering') and (e.created_at, e.id) < (o.created_at, o.id))
+      order by o.next_attempt_at, o.created_at, o.id
+      limit $2 for update skip locked)
+    update outbox o
+    set status = 'delivering', attempts = o.attempts + 1, rs_process_id = $3,
+        rs_lease_until = clock_timestamp() + make_interval(secs => $4)
+    from due where o.id = due.id
+    returning o.id, o.subscriber_id, o.conversation_id, o.payload, o.attempts, coalesce(o.rs_texts_sent, 0) as sent,
+              extract(epoch from clock_timestamp() - o.created_at)::float8 as age,
+              greatest(0, extract(epoch from (select l.next_text_at from rs_lanes l
+                                              where l.conversation_id = o.conversation_id) - clock_timestamp()))::float8
+                as pause";
+
+/// A row that the reference has claimed carries no lease of ours; it gets one that no live claim outlasts, counted
+/// from when we first saw it (COMP-6). One from before the row's present due time belongs to an earlier claim: the
+/// reference does not clear our column when it gives a row back.
+const WATCH_FOREIGN: &str = "
+    update outbox set rs_lease_until = now() + interval '15 minutes'
+    where tenant_id = $1 and status = 'delivering' and rs_process_id is null
+      and (rs_lease_until is null or rs_lease_until - interval '15 minutes' < next_attempt_at)";
+
+/// Seconds until the next reply is due, for the timer.
+const NEXT_DUE: &str = "
+    select extract(epoch from min(o.next_attempt_at) - clock_timestamp())::float8 as due from outbox o
+    where o.tenant_id = $1 and o.kind = 'reply' and o.status = 'pending'
+      and not exists (
+        select 1 from outbox e
+        where e.tenant_id = o.tenant_id and e.subscriber_id = o.subscriber_id and e.kind = 'reply'
+          and e.status in ('pending', 'delivering') and (e.created_at, e.id) < (o.created_at, o.id))";
+
+/// Stores how many texts are out, renews the lease and sets the contact's next sending time (GAP-DL-2, PACE-2).
+const PROGRESS: &str = "
+    with held as (
+      update outbox set rs_texts_sent = $4, rs_lease_until = clock_timestamp() + make_interval(secs => $5)
+      where id = $1 and status = 'delivering' and rs_process_id = $2 and attempts = $3
+      returning conversation_id),
+    paced as (
+      update rs_lanes l set next_text_at = clock_timestamp() + make_interval(secs => $6)
+      from held where l.conversation_id = held.conversation_id)
+    select 1 as held from held";
+
+/// Keeps a claim alive while its next text waits for its turn at ManyChat.
+const RENEW: &str = "
+    update outbox set rs_texts_sent = $4, rs_lease_until = clock_timestamp() + make_interval(secs => $5)
+    where id = $1 and status = 'delivering' and rs_process_id = $2 and attempts = $3";
+
+/// All texts are out.
+const DELIVERED: &str = "
+    with held as (
+      update outbox
+      set status = 'delivered', delivered_at = now(), last_error = null, rs_texts_sent = $4,
+          rs_process_id = null, rs_lease_until = null
+      where id = $1 and status = 'delivering' and rs_process_id = $2 and attempts = $3
+      returning conversation_id),
+    paced as (
+      update rs_lanes l set next_text_at = clock_timestamp() + make_interval(secs => $5)
+      from held where l.conversation_id = held.conversation_id)
+    select 1 as held from held";
+
+/// Gives the row back for a later attempt; the contact's later replies become due no earlier (BOX-14), and the next
+/// text keeps its distance (PACE-3).
+const RETRY: &str = "
+    with held as (
+      update outbox
+      set status = 'pending', last_error = $4, rs_process_id = null, rs_lease_until = null,
+          next_attempt_at = clock_timestamp() + make_interval(secs => $5)
+      where id = $1 and status = 'delivering' and rs_process_id = $2 and attempts = $3
+      returning id, tenant_id, subscriber_id, conversation_id, next_attempt_at),
+    later as (
+      update outbox o set next_attempt_at = greatest(o.next_attempt_at, held.next_attempt_at)
+      from held
+      where o.tenant_id = held.tenant_id and o.subscriber_id = held.subscriber_id and o.kind = 'reply'
+        and o.status = 'pending' and o.id <> held.id),
+    paced as (
+      update rs_lanes l set next_text_at = clock_timestamp() + make_interval(secs => $6)
+      from held where l.conversation_id = held.conversation_id)
+    select 1 as held from held";
+
+/// Gives the reply up: a person takes over (DEC-31).
+const DEAD_LETTER: &str = "
+    with held as (
+      update outbox set status = 'failed', last_error = $4, rs_process_id = null, rs_lease_until = null
+      where id = $1 and status = 'delivering' and rs_process_id = $2 and attempts = $3
+      returning conversation_id),
+    marked as (
+      update conversations c set escalated_at = now(), updated_at = now()
+      from held where c.id = held.conversation_id),
+    called as (
+      insert into rs_handoffs (conversation_id, reason)
+      select conversation_id, 'low_confidence' from held where conversation_id is not null),
+    paced as (
+      update rs_lanes l set next_text_at = clock_timestamp() + make_interval(secs => $5)
+      from held, (select count(*) from marked) as after_the_conversation
+      where l.conversation_id = held.conversation_id)
+    select 1 as held from held";
+
+/// Gives the row back unattempted, as at a stop (WRK-11).
+const RELEASE: &str = "
+    update outbox
+    set status = 'pending', attempts = attempts - 1, rs_process_id = null, rs_lease_until = null
+    where id = $1 and status = 'delivering' and rs_process_id = $2 and attempts = $3";
+
+/// A reply that this process delivers now.
+#[derive(Debug)]
+pub struct Claim {
+    /// Id of the row; the only thing of it that a log names.
+    pub id: Uuid,
+    /// Whom it goes to.
+    pub subscriber: SubscriberId,
+    /// The conversation; `None` on old rows of the reference.
+    pub conversation: Option<ConversationId>,
+    /// The texts in order, one delivery each.
+    pub texts: Redacted<Vec<String>>,
+    /// This attempt, 1 for the first. Together with the process it fences every write about the claim.
+    pub attempt: i32,
+    /// Texts that earlier attempts have delivered.
+    pub sent: usize,
+    /// How long the reply has existed.
+    pub age: Duration,
+    /// How long to wait before the first text, so that the contact's texts keep their distance.
+    pub pause: Duration,
+}
+
+/// Who claims and for how long.
+#[derive(Clone, Debug)]
+pub struct Claimant {
+    /// Rows of this tenant only (PROC-7).
+    pub tenant: TenantId,
+    /// This process.
+    pub process: ProcessId,
+    /// Longest time between two signs of life of a claim.
+    pub lease: Duration,
+    /// After how long without a beat a process is dead.
+    pub dead: Duration,
+    /// Distance between two texts to one contact (PACE-1).
+    pub gap: Duration,
+}
+
+/// Whether a claim was still ours when its write arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// The write took effect.
+    Yes,
+    /// Somebody else has taken the row over: stop sending.
+    Lost,
+}
+
+/// Claims up to `most` due replies.
+///
+/// # Errors
+/// When the database does not answer; a claim that was made all the same ends with its lease.
+pub async fn claim(database: &Database, claimant: &Claimant, most: i64) -> Result<Vec<Claim>, StoreError> {
+    let lease = database.lease().await?;
+    let statement = lease.prepared(CLAIM).await?;
+    let (seconds, dead) = (claimant.lease.as_secs_f64(), claimant.dead.as_secs_f64());
+    let values: &[&(dyn ToSql + Sync)] =
+        &[&claimant.tenant.as_str(), &most, claimant.process.as_uuid(), &seconds, &dead];
+    let rows = lease.client()?.query(&statement, values).await?;
+    lease.give_back();
+    rows.iter().map(claim_of).collect()
+}
+
+fn claim_of(row: &Row) -> Result<Claim, StoreError> {
+    let payload: Value = row.try_get("payload")?;
+    let sent: i32 = row.try_get("sent")?;
+    let conversation: Option<Uuid> = row.try_get("conversation_id")?;
+    Ok(Claim {
+        id: row.try_get("id")?,
+        subscriber: SubscriberId::stored(row.try_get("subscriber_id")?),
+        conversation: conversation.map(ConversationId::from),
+        texts: Redacted::new(texts_of(&payload)),
+        attempt: row.try_get("attempts")?,
+        sent: usize::try_from(sent).unwrap_or(0),
+        age: seconds(row.try_get("age")?),
+        pause: seconds(row.try_get::<_, Option<f64>>("pause")?.unwrap_or(0.0)),
+    })
+}
+
+/// The texts of a reply payload; keys we do not know are ignored (DB-12).
+fn texts_of(payload: &Value) -> Vec<String> {
+    let messages = payload.get("messages").and_then(Value::as_array);
+    messages.into_iter().flatten().filter_map(|text| text.as_str().map(str::to_owned)).collect()
+}
+
+fn seconds(value: f64) -> Duration {
+    Duration::try_from_secs_f64(value.max(0.0)).unwrap_or(Duration::ZERO)
+}
+
+/// Puts a lease on rows the reference claimed, and says when the next reply is due; `None`: none is queued.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn next_due(database: &Database, tenant: &TenantId) -> Result<Option<Duration>, StoreError> {
+    let lease = database.lease().await?;
+    let watch = lease.prepared(WATCH_FOREIGN).await?;
+    lease.client()?.execute(&watch, &[&tenant.as_str()]).await?;
+    let statement = lease.prepared(NEXT_DUE).await?;
+    let row = lease.client()?.query_one(&statement, &[&tenant.as_str()]).await?;
+    lease.give_back();
+    Ok(row.try_get::<_, Option<f64>>("due")?.map(seconds))
+}
+
+/// `sent` texts are out.
+///
+/// # Errors
+/// When the write may not have arrived.
+pub async fn progress(
+    database: &Database,
+    claimant: &Claimant,
+    claim: &Claim,
+    sent: usize,
+) -> Result<Held, StoreError> {
+    let (lease, gap) = (claimant.lease.as_secs_f64(), claimant.gap.as_secs_f64());
+    fenced(database, claimant, claim, PROGRESS, &[&count(sent), &lease, &gap]).await
+}
+
+/// The claim is still being worked on; `sent` texts are out.
+///
+/// # Errors
+/// When the write may not have arrived.
+pub async fn renew(
+    database: &Database,
+    claimant: &Claimant,
+    claim: &Claim,
+    sent: usize,
+) -> Result<Held, StoreError> {
+    fenced(database, claimant, claim, RENEW, &[&count(sent), &claimant.lease.as_secs_f64()]).await
+}
+
+/// All texts are out.
+///
+/// # Errors
+/// When the write may not have arrived.
+pub async fn delivered(database: &Database, claimant: &Claimant, claim: &Claim) -> Result<Held, StoreError> {
+    let sent = count(claim.texts.expose().len());
+    fenced(database, claimant, claim, DELIVERED, &[&sent, &claimant.gap.as_secs_f64()]).await
+}
+
+/// Another attempt after `delay`. `error` is already redacted.
+///
+/// # Errors
+/// When the write may not have arrived.
+pub async fn retry(
+    database: &Database,
+    claimant: &Claimant,
+    claim: &Claim,
+    error: &str,
+    delay: Duration,
+) -> Result<Held, StoreError> {
+    let gap = claimant.gap.as_secs_f64();
+    fenced(database, claimant, claim, RETRY, &[&error, &delay.as_secs_f64(), &gap]).await
+}
+
+/// No further attempt. `error` is already redacted.
+///
+/// # Errors
+/// When the write may not have arrived.
+pub async fn dead_letter(
+    database: &Database,
+    claimant: &Claimant,
+    claim: &Claim,
+    error: &str,
+) -> Result<Held, StoreError> {
+    fenced(database, claimant, claim, DEAD_LETTER, &[&error, &claimant.gap.as_secs_f64()]).await
+}
+
+/// Gives the row back as if it had not been claimed.
+///
+/// # Errors
+/// When the write may not have arrived.
+pub async fn release(database: &Database, claimant: &Claimant, claim: &Claim) -> Result<Held, StoreError> {
+    fenced(database, claimant, claim, RELEASE, &[]).await
+}
+
+/// Runs a statement whose first three parameters are the claim's fence.
+async fn fenced(
+    database: &Database,
+    claimant: &Claimant,
+    claim: &Claim,
+    sql: &'static str,
+    more: &[&(dyn ToSql + Sync)],
+) -> Result<Held, StoreError> {
+    let lease = database.lease().await?;
+    let statement = lease.prepared(sql).await?;
+    let fence: [&(dyn ToSql + Sync); 3] = [&claim.id, claimant.process.as_uuid(), &claim.attempt];
+    let values: Vec<&(dyn ToSql + Sync)> = fence.into_iter().chain(more.iter().copied()).collect();
+    let changed = lease.client()?.execute(&statement, &values).await?;
+    lease.give_back();
+    Ok(if changed == 0 { Held::Lost } else { Held::Yes })
+}
+
+fn count(texts: usize) -> i32 {
+    i32::try_from(texts).unwrap_or(i32::MAX)
+}
+
+#[cfg(test)]
+#[path = "outbox_tests.rs"]
+mod tests;

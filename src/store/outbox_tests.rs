@@ -1,0 +1,206 @@
+use tokio_postgres::Client;
+
+use super::*;
+use crate::store::PoolLimits;
+use crate::store::embedded::testing::{TestDatabase, TestServer};
+
+/// A database with a pool and a plain connection.
+struct Bench {
+    database: Database,
+    client: Client,
+    _owner: TestDatabase,
+}
+
+impl Bench {
+    async fn new() -> Self {
+        let owner = TestServer::database().unwrap();
+        let io = tokio::runtime::Handle::current();
+        let database = Database::new(owner.config().clone().into(), io, PoolLimits::default()).unwrap();
+        let client = owner.connect().await.unwrap();
+        Self { database, client, _owner: owner }
+    }
+
+    /// Queues a reply that becomes due in `due` seconds.
+    async fn queue(&self, subscriber: &str, text: &str, due: f64) -> Uuid {
+        let sql = "with c as (
+             insert into conversations (tenant_id, subscriber_id, channel) values ('t', $1, 'whatsapp')
+             on conflict (tenant_id, subscriber_id) do update set channel = 'whatsapp' returning id),
+           l as (insert into rs_lanes (conversation_id) select id from c on conflict do nothing)
+           insert into outbox (tenant_id, subscriber_id, conversation_id, payload, next_attempt_at)
+           select 't', $1, c.id, jsonb_build_object('messages', jsonb_build_array($2::text)),
+                  now() + make_interval(secs => $3) from c returning id";
+        self.client.query_one(sql, &[&subscriber, &text, &due]).await.unwrap().get(0)
+    }
+
+    async fn claimant(&self) -> Claimant {
+        let process = ProcessId::fresh();
+        let sql = "insert into rs_processes (id, tenant_id) values ($1, 't')";
+        self.client.execute(sql, &[process.as_uuid()]).await.unwrap();
+        Claimant {
+            tenant: TenantId::new("t").unwrap(),
+            process,
+            lease: Duration::from_secs(60),
+            dead: Duration::from_secs(20),
+            gap: Duration::from_secs(2),
+        }
+    }
+
+    async fn claim(&self, claimant: &Claimant, most: i64) -> Vec<Claim> {
+        claim(&self.database, claimant, most).await.unwrap()
+    }
+
+    async fn row(&self, id: Uuid) -> (String, i32, Option<String>, Option<Uuid>) {
+        let sql = "select status, attempts, last_error, rs_process_id from outbox where id = $1";
+        let row = self.client.query_one(sql, &[&id]).await.unwrap();
+        (row.get(0), row.get(1), row.get(2), row.get(3))
+    }
+}
+
+/// AC-DL-11, BOX-10, PROC-2: concurrent workers get every row once.
+#[tokio::test(flavor = "multi_thread")]
+async fn concurrent_claims_never_share_a_row() {
+    let bench = Bench::new().await;
+    for number in 0..30 {
+        bench.queue(&number.to_string(), "text", -1.0).await;
+    }
+    let one = bench.claimant().await;
+    let two = bench.claimant().await;
+    let (first, second, third) =
+        tokio::join!(bench.claim(&one, 10), bench.claim(&two, 10), bench.claim(&one, 10));
+    let mut ids: Vec<Uuid> = first.iter().chain(&second).chain(&third).map(|claim| claim.id).collect();
+    let taken = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), taken, "a row was taken twice");
+    assert!(taken >= 10);
+}
+
+/// AC-DL-12, AC-DL-16, BOX-11: only due rows, only a contact's oldest, at most as many as asked for.
+#[tokio::test]
+async fn only_a_contacts_oldest_due_reply_is_claimed() {
+    let bench = Bench::new().await;
+    let me = bench.claimant().await;
+    let first = bench.queue("1", "first", 3600.0).await;
+    bench.queue("1", "second", -1.0).await;
+    assert!(bench.claim(&me, 10).await.is_empty(), "the second must wait for the first");
+    let other = bench.queue("2", "other", -1.0).await;
+    let claims = bench.claim(&me, 10).await;
+    assert_eq!(claims.iter().map(|claim| claim.id).collect::<Vec<_>>(), [other]);
+    bench.client.execute("update outbox set next_attempt_at = now() where id = $1", &[&first]).await.unwrap();
+    bench.queue("3", "third", -1.0).await;
+    assert_eq!(bench.claim(&me, 1).await.len(), 1);
+}
+
+/// WRK-7, BOX-12, PACE-3: the contact's next reply follows, at its distance.
+#[tokio::test]
+async fn the_next_reply_follows_with_its_pause() {
+    let bench = Bench::new().await;
+    let me = bench.claimant().await;
+    let first = bench.queue("1", "first", -1.0).await;
+    let second = bench.queue("1", "second", -1.0).await;
+    let claims = bench.claim(&me, 10).await;
+    assert_eq!((claims.len(), claims[0].id, claims[0].pause), (1, first, Duration::ZERO));
+    assert_eq!(claims[0].texts.expose(), &["first"]);
+    assert_eq!(delivered(&bench.database, &me, &claims[0]).await.unwrap(), Held::Yes);
+    assert_eq!(bench.row(first).await, ("delivered".to_owned(), 1, None, None));
+    let next = bench.claim(&me, 10).await;
+    assert_eq!(next[0].id, second);
+    assert!(next[0].pause > Duration::from_millis(1000) && next[0].pause <= me.gap, "{:?}", next[0].pause);
+}
+
+/// GAP-DL-2: a retry goes on behind the texts that are out. BOX-14: later replies do not become due first.
+#[tokio::test]
+async fn a_retry_keeps_its_progress_and_moves_later_replies() {
+    let bench = Bench::new().await;
+    let me = bench.claimant().await;
+    let first = bench.queue("1", "first", -1.0).await;
+    let second = bench.queue("1", "second", -1.0).await;
+    let claims = bench.claim(&me, 10).await;
+    assert_eq!(progress(&bench.database, &me, &claims[0], 1).await.unwrap(), Held::Yes);
+    let delay = Duration::from_secs(100);
+    assert_eq!(retry(&bench.database, &me, &claims[0], "503", delay).await.unwrap(), Held::Yes);
+    assert_eq!(bench.row(first).await, ("pending".to_owned(), 1, Some("503".to_owned()), None));
+    let sql = "select bool_and(next_attempt_at > now() + interval '90 seconds') from outbox";
+    assert!(bench.client.query_one(sql, &[]).await.unwrap().get::<_, bool>(0), "both wait");
+    let due = next_due(&bench.database, &me.tenant).await.unwrap().unwrap();
+    assert!(due > Duration::from_secs(90) && due <= delay, "{due:?}");
+    bench.client.execute("update outbox set next_attempt_at = now()", &[]).await.unwrap();
+    let again = bench.claim(&me, 10).await;
+    assert_eq!((again[0].id, again[0].attempt, again[0].sent), (first, 2, 1));
+    assert_eq!(bench.row(second).await.0, "pending");
+}
+
+/// ARC-45, ARC-47: a claim that was taken over writes nothing any longer.
+#[tokio::test]
+async fn a_lost_claim_writes_nothing() {
+    let bench = Bench::new().await;
+    let (slow, quick) = (bench.claimant().await, bench.claimant().await);
+    let id = bench.queue("1", "text", -1.0).await;
+    let old = bench.claim(&slow, 10).await;
+    assert!(bench.claim(&quick, 10).await.is_empty(), "a living claim is left alone");
+    bench
+        .client
+        .execute("update outbox set rs_lease_until = now() - interval '1 second'", &[])
+        .await
+        .unwrap();
+    let new = bench.claim(&quick, 10).await;
+    assert_eq!((new[0].id, new[0].attempt), (id, 2));
+    assert_eq!(progress(&bench.database, &slow, &old[0], 1).await.unwrap(), Held::Lost);
+    assert_eq!(delivered(&bench.database, &slow, &old[0]).await.unwrap(), Held::Lost);
+    assert_eq!(retry(&bench.database, &slow, &old[0], "x", Duration::ZERO).await.unwrap(), Held::Lost);
+    assert_eq!(dead_letter(&bench.database, &slow, &old[0], "x").await.unwrap(), Held::Lost);
+    assert_eq!(release(&bench.database, &slow, &old[0]).await.unwrap(), Held::Lost);
+    assert_eq!(bench.row(id).await, ("delivering".to_owned(), 2, None, Some(*quick.process.as_uuid())));
+}
+
+/// GAP-DL-1, ARC-42, CRASH-8: a dead process's claim is free at once.
+#[tokio::test]
+async fn a_dead_process_holds_nothing() {
+    let bench = Bench::new().await;
+    let (dead, alive) = (bench.claimant().await, bench.claimant().await);
+    bench.queue("1", "text", -1.0).await;
+    assert_eq!(bench.claim(&dead, 10).await.len(), 1);
+    let sql = "update rs_processes set beat_at = now() - interval '30 seconds' where id = $1";
+    bench.client.execute(sql, &[dead.process.as_uuid()]).await.unwrap();
+    assert_eq!(bench.claim(&alive, 10).await[0].attempt, 2);
+}
+
+/// COMP-6: a row the reference has claimed is watched for 15 minutes before it is taken back.
+#[tokio::test]
+async fn a_foreign_claim_is_watched_before_it_is_taken() {
+    let bench = Bench::new().await;
+    let me = bench.claimant().await;
+    let id = bench.queue("1", "text", -7200.0).await;
+    bench.client.execute("update outbox set status = 'delivering', attempts = 1", &[]).await.unwrap();
+    assert!(bench.claim(&me, 10).await.is_empty());
+    assert_eq!(next_due(&bench.database, &me.tenant).await.unwrap(), None);
+    let watched = "select rs_lease_until > now() + interval '14 minutes' from outbox where id = $1";
+    assert!(bench.client.query_one(watched, &[&id]).await.unwrap().get::<_, bool>(0));
+    assert!(bench.claim(&me, 10).await.is_empty());
+}
+
+/// DEC-31, BOX-16: a dead letter calls a person. WRK-11: a released row is as it was.
+#[tokio::test]
+async fn a_dead_letter_calls_a_person_and_a_release_leaves_no_trace() {
+    let bench = Bench::new().await;
+    let me = bench.claimant().await;
+    let id = bench.queue("1", "text", -1.0).await;
+    let claims = bench.claim(&me, 10).await;
+    assert_eq!(release(&bench.database, &me, &claims[0]).await.unwrap(), Held::Yes);
+    assert_eq!(bench.row(id).await, ("pending".to_owned(), 0, None, None));
+    let claims = bench.claim(&me, 10).await;
+    assert_eq!(dead_letter(&bench.database, &me, &claims[0], "refused").await.unwrap(), Held::Yes);
+    assert_eq!(bench.row(id).await, ("failed".to_owned(), 1, Some("refused".to_owned()), None));
+    let sql = "select (select count(*) from conversations where escalated_at is not null),
+                      (select count(*) from rs_handoffs where closed_at is null)";
+    let row = bench.client.query_one(sql, &[]).await.unwrap();
+    assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (1, 1));
+}
+
+/// DB-12: a payload may lack optional keys and carry unknown ones.
+#[test]
+fn a_payload_is_read_leniently() {
+    let payload = serde_json::json!({"messages": ["a", "b"], "channel": "x", "actions": []});
+    assert_eq!(texts_of(&payload), ["a", "b"]);
+    assert!(texts_of(&serde_json::json!({"generation": 3})).is_empty());
+}

@@ -1,0 +1,165 @@
+//! A reply that is longer than its response, from Settle to the outbox.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio::runtime::Handle;
+use tokio_postgres::Client;
+
+use super::*;
+use crate::domain::{ContactText, SubscriberId, TenantId};
+use crate::store::embedded::testing::{TestDatabase, TestServer};
+use crate::store::open::{NewMessage, OpenRequest, OpenTurn, Opened, open};
+use crate::store::{PoolLimits, owed};
+
+struct Fixture {
+    database: Database,
+    client: Client,
+    process: ProcessId,
+    _server: TestDatabase,
+}
+
+impl Fixture {
+    async fn new() -> Self {
+        let server = TestServer::database().unwrap();
+        let client = server.connect().await.unwrap();
+        let address = server.config().clone().into();
+        let database = Database::new(address, Handle::current(), PoolLimits::default()).unwrap();
+        Self { database, client, process: ProcessId::fresh(), _server: server }
+    }
+
+    /// A turn whose lane is taken and whose reply is owed.
+    async fn opened(&self) -> (TurnId, OpenTurn) {
+        let turn = TurnId::fresh();
+        let message =
+            NewMessage { id: *turn.as_uuid(), text: ContactText::new("hello".to_owned()), media: None };
+        let request = OpenRequest {
+            tenant: TenantId::new("test").unwrap(),
+            subscriber: SubscriberId::new("70010001").unwrap(),
+            channel: "whatsapp".to_owned(),
+            token_digest: None,
+            tokens_enforced: false,
+            messages: vec![message],
+            guarded: false,
+            received_at: jiff::Timestamp::now(),
+            now: Timestamp::now(),
+            idle_reset_hours: 24,
+            history_days: 30,
+            process: self.process,
+            turn,
+            lane_secs: 60.0,
+            dead_secs: 60.0,
+        };
+        match open(&self.database, &request).await.unwrap() {
+            Opened::Started(opened) => (turn, opened),
+            Opened::LaneHeld => panic!("the lane is held"),
+        }
+    }
+
+    /// Settles a turn whose whole reply is `all` and whose response leaves `rest` out.
+    async fn settled(&self, deferred: bool, all: &[&str], rest: &[&str]) -> (TurnId, Settled) {
+        let (turn, opened) = self.opened().await;
+        let payload = |texts: &[&str]| json!({ "messages": texts });
+        let request = SettleRequest {
+            conversation: opened.conversation,
+            turn,
+            fence: opened.fence,
+            process: self.process,
+            deferred,
+            payload: payload(all),
+            rest: (!rest.is_empty()).then(|| payload(rest)),
+            agent: AgentRow {
+                id: Uuid::now_v7(),
+                text: all.join("\n"),
+                outcome: Outcome::AnsweredInline,
+                bound: true,
+                actions: None,
+                usage: None,
+                at: Timestamp::now(),
+            },
+            escalation: None,
+        };
+        (turn, settle(&self.database, &request).await.unwrap())
+    }
+
+    /// Confirms the reply; true when something follows it.
+    async fn handed_over(&self, turn: TurnId) -> bool {
+        owed::confirm(&self.database, &[turn], Timestamp::now()).await.unwrap()
+    }
+
+    /// Texts of the queued replies in the order in which they are to be delivered.
+    async fn outbox(&self) -> Vec<Value> {
+        let sql =
+            "select payload from outbox where kind = 'reply' and status = 'pending' order by created_at";
+        let rows = self.client.query(sql, &[]).await.unwrap();
+        rows.iter().map(|row| row.get::<_, Value>(0)["messages"].clone()).collect()
+    }
+
+    async fn owed_rows(&self) -> i64 {
+        self.client.query_one("select count(*) from rs_owed", &[]).await.unwrap().get(0)
+    }
+}
+
+/// GAP-CH-11, ARC-46: the remainder is nowhere to be delivered until the beginning is out, and then it is there in
+/// the same statement that ends the debt.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_rest_follows_when_the_beginning_was_handed_over() {
+    let fixture = Fixture::new().await;
+    let (turn, settled) = fixture.settled(false, &["one", "two"], &["two"]).await;
+    assert_eq!(settled, Settled::Inline);
+    assert!(fixture.outbox().await.is_empty(), "the beginning may not be out yet");
+    assert!(fixture.handed_over(turn).await, "the worker is woken");
+    assert_eq!(fixture.outbox().await, [json!(["two"])]);
+    assert_eq!(fixture.owed_rows().await, 0);
+    assert!(!fixture.handed_over(turn).await);
+    assert_eq!(fixture.outbox().await.len(), 1, "confirming again changes nothing");
+}
+
+/// GAP-CH-11, GAP-CH-7: a beginning that never went out is delivered with all that follows it, once.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_beginning_that_was_not_handed_over_is_queued_whole() {
+    let fixture = Fixture::new().await;
+    let (turn, _) = fixture.settled(false, &["one", "two"], &["two"]).await;
+    owed::queue(&fixture.database, turn).await.unwrap();
+    owed::queue(&fixture.database, turn).await.unwrap();
+    fixture.handed_over(turn).await;
+    assert_eq!(fixture.outbox().await, [json!(["one", "two"])]);
+    assert_eq!(fixture.owed_rows().await, 0);
+}
+
+/// GAP-CH-11, CHC-4: a reply without a response goes whole and once.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deferred_long_reply_goes_through_the_outbox_whole() {
+    let fixture = Fixture::new().await;
+    let (turn, settled) = fixture.settled(true, &["one", "two"], &["two"]).await;
+    assert_eq!(settled, Settled::Queued);
+    fixture.handed_over(turn).await;
+    assert_eq!(fixture.outbox().await, [json!(["one", "two"])]);
+}
+
+/// ARC-43, LANE-6: a reply that is settled while the remainder is still to come goes behind it, and is due later.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_following_reply_stays_behind_the_rest() {
+    let fixture = Fixture::new().await;
+    let (first, _) = fixture.settled(false, &["one", "two"], &["two"]).await;
+    let (second, settled) = fixture.settled(false, &["three"], &[]).await;
+    assert_eq!(settled, Settled::Queued, "it must not overtake the remainder through the response");
+    let row =
+        fixture.client.query_one("select next_attempt_at - created_at > '500 ms' from outbox", &[]).await;
+    assert!(row.unwrap().get::<_, bool>(0), "it is not due before the remainder is there");
+    fixture.handed_over(first).await;
+    fixture.handed_over(second).await;
+    assert_eq!(fixture.outbox().await, [json!(["two"]), json!(["three"])]);
+    let due = "select payload->'messages'->>0 from outbox order by next_attempt_at limit 1";
+    assert_eq!(fixture.client.query_one(due, &[]).await.unwrap().get::<_, String>(0), "two");
+}
+
+/// ARC-46: without a remainder nothing is queued, and the next reply goes inline.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_short_reply_leaves_the_outbox_alone() {
+    let fixture = Fixture::new().await;
+    let (first, _) = fixture.settled(false, &["one"], &[]).await;
+    let (second, settled) = fixture.settled(false, &["two"], &[]).await;
+    assert_eq!(settled, Settled::Inline);
+    assert!(!fixture.handed_over(first).await && !fixture.handed_over(second).await);
+    assert!(fixture.outbox().await.is_empty());
+}

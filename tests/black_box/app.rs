@@ -1,0 +1,437 @@
+//! One service under test: its database, its tenant files, its process.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use manychat_agent::store::embedded::testing::{TestDatabase, TestServer};
+use serde_json::{Value, json};
+use tokio_postgres::Client;
+
+pub const SECRET: &str = "black-box-secret-of-some-length";
+pub const CONTACT: &str = "70010001";
+pub const ADMIN: &str = "black-box-admin-token";
+const BINARY: &str = env!("CARGO_BIN_EXE_agent");
+/// Generous: a busy machine must not decide a test.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What a test wants to be different.
+#[derive(Default)]
+pub struct Setup {
+    pub env: Vec<(&'static str, String)>,
+    pub rules: Option<fn(&mut Value)>,
+    pub database: Option<TestDatabase>,
+    /// Another way to the database than straight, for example through a proxy.
+    pub database_url: Option<String>,
+    /// Another command than `serve`.
+    pub command: Option<&'static [&'static str]>,
+}
+
+impl Setup {
+    pub fn env(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.env.push((name, value.into()));
+        self
+    }
+
+    pub fn rules(mut self, change: fn(&mut Value)) -> Self {
+        self.rules = Some(change);
+        self
+    }
+
+    pub fn command(mut self, words: &'static [&'static str]) -> Self {
+        self.command = Some(words);
+        self
+    }
+
+    pub async fn start(self) -> TestApp {
+        let mut app = self.prepare().await;
+        app.launch().await;
+        app
+    }
+
+    /// Everything but the process.
+    pub async fn prepare(self) -> TestApp {
+        let database = self.database.unwrap_or_else(|| TestServer::database().unwrap());
+        let folder = Folder::new();
+        write_tenant(&folder.path.join("config"), self.rules);
+        let url = self.database_url.unwrap_or_else(|| database.url().to_owned());
+        let port = free_port();
+        let mut env = environment(port, &url, &folder.path);
+        env.extend(self.env.into_iter().map(|(name, value)| (name.to_owned(), value)));
+        let client = database.connect().await.unwrap();
+        TestApp {
+            port,
+            env,
+            folder,
+            _database: database,
+            client,
+            process: None,
+            runs: 0,
+            arguments: self.command.unwrap_or(&["serve"]).to_vec(),
+        }
+    }
+}
+
+/// A temporary folder that is removed at the end.
+pub struct Folder {
+    pub path: PathBuf,
+}
+
+impl Folder {
+    pub fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("agent-test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).unwrap();
+        Self { path }
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// A port nobody listens on.
+pub fn free_port() -> u16 {
+    TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
+}
+
+pub fn environment(port: u16, database_url: &str, folder: &Path) -> BTreeMap<String, String> {
+    let pairs = [
+        ("PATH", std::env::var("PATH").unwrap_or_default()),
+        ("NODE_ENV", "test".to_owned()),
+        ("PORT", port.to_string()),
+        ("TENANT_ID", "test".to_owned()),
+        ("DATABASE_URL", database_url.to_owned()),
+        ("CONFIG_DIR", folder.join("config").display().to_string()),
+        ("AGENT_MODEL", "mock:demo".to_owned()),
+        ("RACE_DEADLINE_MS", "5000".to_owned()),
+        ("MODEL_ABORT_MS", "9000".to_owned()),
+        ("PUBLIC_BASE_URL", "https://agent.test.example".to_owned()),
+        ("MANYCHAT_SHARED_SECRET", SECRET.to_owned()),
+        ("CONTACT_TOKENS_ENFORCED", "false".to_owned()),
+        ("ADMIN_TOKEN", ADMIN.to_owned()),
+    ];
+    pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// The demo tenant, with changed rules where a test wants some.
+pub fn write_tenant(folder: &Path, change: Option<fn(&mut Value)>) {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("config");
+    fs::create_dir_all(folder).unwrap();
+    for name in ["prompt.md", "catalog.json", "rules.json"] {
+        fs::copy(examples.join(format!("{name}.example")), folder.join(name)).unwrap();
+    }
+    if let Some(change) = change {
+        let path = folder.join("rules.json");
+        let mut rules: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+        change(&mut rules);
+        fs::write(path, rules.to_string()).unwrap();
+    }
+}
+
+/// The answer to one request.
+pub struct Answer {
+    pub status: u16,
+    pub headers: reqwest::header::HeaderMap,
+    pub body: String,
+    pub elapsed: Duration,
+}
+
+impl Answer {
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or(Value::Null)
+    }
+
+    /// The texts of a Dynamic Block.
+    pub fn texts(&self) -> Vec<String> {
+        let block = self.json();
+        let messages =
+            block.pointer("/content/messages").and_then(Value::as_array).cloned().unwrap_or_default();
+        messages.iter().filter_map(|message| message["text"].as_str().map(str::to_owned)).collect()
+    }
+}
+
+pub struct TestApp {
+    pub port: u16,
+    pub env: BTreeMap<String, String>,
+    pub folder: Folder,
+    /// Dropped with the app.
+    _database: TestDatabase,
+    client: Client,
+    process: Option<Child>,
+    runs: u32,
+    /// What the binary is started with.
+    pub arguments: Vec<&'static str>,
+}
+
+impl TestApp {
+    /// A service with the mock model and the demo tenant.
+    pub async fn start() -> Self {
+        Setup::default().start().await
+    }
+
+    /// Starts the process and waits until it is ready.
+    pub async fn launch(&mut self) {
+        self.spawn();
+        let until = Instant::now() + PATIENCE;
+        while self.get("/ready").await.is_none_or(|answer| answer.status != 200) {
+            assert!(self.exited().is_none(), "the service ended: {}", self.output());
+            assert!(Instant::now() < until, "the service is not ready: {}", self.output());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Starts the process without waiting.
+    pub fn spawn(&mut self) {
+        self.runs += 1;
+        let open =
+            |name: &str| fs::File::create(self.folder.path.join(format!("{name}-{}", self.runs))).unwrap();
+        let child = Command::new(BINARY)
+            .args(&self.arguments)
+            .env_clear()
+            .envs(&self.env)
+            .current_dir(&self.folder.path)
+            .stdin(Stdio::null())
+            .stdout(open("stdout"))
+            .stderr(open("stderr"))
+            .spawn()
+            .unwrap();
+        self.process = Some(child);
+    }
+
+    pub fn exited(&mut self) -> Option<ExitStatus> {
+        self.process.as_mut().and_then(|child| child.try_wait().unwrap())
+    }
+
+    pub fn signal(&self, number: i32) {
+        let id = i32::try_from(self.process.as_ref().unwrap().id()).unwrap();
+        // SAFETY: a signal to our own child, which has not been waited for.
+        assert_eq!(unsafe { libc::kill(id, number) }, 0);
+    }
+
+    /// Ends the process with a signal and returns how it ended.
+    pub async fn stop(&mut self, number: i32) -> ExitStatus {
+        self.signal(number);
+        let until = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.exited() {
+                self.process = None;
+                return status;
+            }
+            assert!(Instant::now() < until, "the service does not end: {}", self.output());
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// One message of the usual contact.
+    pub async fn send(&self, text: &str) -> Answer {
+        self.send_as(CONTACT, text).await
+    }
+
+    pub async fn send_as(&self, subscriber: &str, text: &str) -> Answer {
+        self.post(&json!({ "subscriber_id": subscriber, "text": text }).to_string(), Some(SECRET)).await
+    }
+
+    /// A message on a connection of its own, sent and not waited for.
+    pub fn raw_request(&self, text: &str) -> std::net::TcpStream {
+        let body = json!({ "subscriber_id": CONTACT, "text": text }).to_string();
+        let mut stream = std::net::TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        let path = manychat_agent::http::MESSAGE_PATH;
+        write!(
+            stream,
+            "POST {path} HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {SECRET}\r\nContent-Type: \
+             application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .unwrap();
+        stream
+    }
+
+    /// A message in the background.
+    pub fn send_later(&self, subscriber: &str, text: &str) -> tokio::task::JoinHandle<Answer> {
+        let body = json!({ "subscriber_id": subscriber, "text": text }).to_string();
+        tokio::spawn(post(self.port, body, Some(SECRET)))
+    }
+
+    pub async fn post(&self, body: &str, secret: Option<&'static str>) -> Answer {
+        post(self.port, body.to_owned(), secret).await
+    }
+
+    /// `None` when nothing listens.
+    pub async fn get(&self, path: &str) -> Option<Answer> {
+        self.get_as(path, None).await
+    }
+
+    pub async fn get_as(&self, path: &str, token: Option<&str>) -> Option<Answer> {
+        let started = Instant::now();
+        let mut request = client().get(format!("http://127.0.0.1:{}{path}", self.port));
+        if let Some(token) = token {
+            request = request.bearer_auth(token);
+        }
+        answer(request.send().await.ok()?, started).await
+    }
+
+    /// Any request: `ask(Method::GET, "/ready", |request| request)`.
+    pub async fn ask(
+        &self,
+        method: reqwest::Method,
+        path: &str,
+        shape: impl FnOnce(reqwest::RequestBuilder) -> reqwest::RequestBuilder,
+    ) -> Answer {
+        ask(self.port, method, path.to_owned(), shape).await
+    }
+
+    /// A `GET` in the background.
+    pub fn get_later(&self, path: &'static str) -> tokio::task::JoinHandle<Answer> {
+        tokio::spawn(ask(self.port, reqwest::Method::GET, path.to_owned(), |request| request))
+    }
+
+    /// Rows of a query as JSON objects.
+    pub async fn rows(&self, query: &str) -> Vec<Value> {
+        let wrapped = format!("select coalesce(json_agg(q), '[]'::json) from ({query}) q");
+        let row = self.client.query_one(&wrapped, &[]).await.unwrap();
+        row.get::<_, Value>(0).as_array().unwrap().clone()
+    }
+
+    pub async fn run(&self, statements: &str) {
+        self.client.batch_execute(statements).await.unwrap();
+    }
+
+    /// The usual contact's turns in order.
+    pub async fn turns(&self) -> Vec<Value> {
+        self.rows(
+            "select role, text, outcome, model, bound, media_kind, actions, cost_usd from turns order by seq",
+        )
+        .await
+    }
+
+    /// Waits until the query has rows and returns them.
+    pub async fn await_rows(&self, query: &str) -> Vec<Value> {
+        self.await_that(query, |rows| !rows.is_empty()).await
+    }
+
+    /// Waits until the rows of the query are as wanted.
+    pub async fn await_that(&self, query: &str, wanted: impl Fn(&[Value]) -> bool) -> Vec<Value> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let rows = self.rows(query).await;
+            if wanted(&rows) {
+                return rows;
+            }
+            assert!(Instant::now() < until, "{query} stays {rows:?}\n{}", self.output());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Everything the processes have printed.
+    pub fn output(&self) -> String {
+        let read = |name: &str, run: u32| {
+            fs::read_to_string(self.folder.path.join(format!("{name}-{run}"))).unwrap_or_default()
+        };
+        (1..=self.runs).map(|run| read("stdout", run) + &read("stderr", run)).collect()
+    }
+
+    /// The JSON lines with this message.
+    pub fn logs(&self, msg: &str) -> Vec<Value> {
+        let parsed = self.output();
+        let lines = parsed.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        lines.filter(|line| line["msg"] == msg).collect()
+    }
+
+    /// A log line with this message, waited for.
+    pub async fn log_line(&self, msg: &str) -> Value {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            if let Some(line) = self.logs(msg).into_iter().next() {
+                return line;
+            }
+            assert!(Instant::now() < until, "no log line {msg:?} in {}", self.output());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// A text of the tenant's rules.
+    pub fn copy(&self, key: &str) -> String {
+        let path = self.folder.path.join("config/rules.json");
+        let rules: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+        rules["messages"][key].as_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for TestApp {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.process {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+async fn ask(
+    port: u16,
+    method: reqwest::Method,
+    path: String,
+    shape: impl FnOnce(reqwest::RequestBuilder) -> reqwest::RequestBuilder,
+) -> Answer {
+    let started = Instant::now();
+    let request = shape(client().request(method, format!("http://127.0.0.1:{port}{path}")));
+    answer(request.send().await.unwrap(), started).await.unwrap()
+}
+
+async fn post(port: u16, body: String, secret: Option<&'static str>) -> Answer {
+    let started = Instant::now();
+    let mut request = client()
+        .post(format!("http://127.0.0.1:{port}{}", manychat_agent::http::MESSAGE_PATH))
+        .header("Content-Type", "application/json")
+        .body(body);
+    if let Some(secret) = secret {
+        request = request.bearer_auth(secret);
+    }
+    answer(request.send().await.unwrap(), started).await.unwrap()
+}
+
+async fn answer(response: reqwest::Response, started: Instant) -> Option<Answer> {
+    let (status, headers) = (response.status().as_u16(), response.headers().clone());
+    let body = response.text().await.ok()?;
+    Some(Answer { status, headers, body, elapsed: started.elapsed() })
+}
+
+fn client() -> reqwest::Client {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder().tls_certs_only([]).no_proxy().timeout(PATIENCE).build().unwrap()
+}
+
+/// Runs a command to its end.
+pub struct Ended {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+pub fn command(folder: &Path, env: &BTreeMap<String, String>, arguments: &[&str]) -> Ended {
+    let output = Command::new(BINARY)
+        .args(arguments)
+        .env_clear()
+        .envs(env)
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    Ended {
+        code: output.status.code(),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+pub fn binary() -> &'static str {
+    BINARY
+}

@@ -1,0 +1,182 @@
+//! Bodies that nobody should send: never a server error, never a panic, never a hang, and every refusal names its place.
+
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use manychat_agent::domain::{ChannelName, TenantId};
+use manychat_agent::http::request;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::{Index, select};
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
+use serde_json::Value;
+
+use crate::app::{SECRET, Setup};
+
+/// Bodies as ManyChat sends them.
+const VALID: [&str; 5] = [
+    r#"{"subscriber_id":"7301144","text":"Do you have evening classes?"}"#,
+    r#"{"subscriber_id":7301144,"text":"","first_name":"Noor","last_name":null,"locale":"en_GB"}"#,
+    r#"{"subscriber_id":"1","text":"\ud83d\ude00 hi","channel":"whatsapp","ai_token":"{{ai_token}}","offering":"x"}"#,
+    r#"{"subscriber_id":"1","text":"https://manybot-files.s3.eu-central-1.amazonaws.com/1/wa/2026/01/02/original_a.ogg"}"#,
+    r#"{ "text" : "a\u0000b" , "subscriber_id" : "9007199254740993" , "course" : null }"#,
+];
+
+/// Pieces that break JSON, or nearly.
+const PIECES: [&str; 22] = [
+    "\"",
+    "\\",
+    "{",
+    "}",
+    "[",
+    "]",
+    ":",
+    ",",
+    "null",
+    "\\u",
+    "\\ud800",
+    "\\udc00",
+    "\u{0}",
+    "\u{feff}",
+    "1e999",
+    "-",
+    "0x1",
+    "é",
+    "👩‍👧",
+    "\"text\":",
+    "\"unknown\":1,",
+    "\r\n",
+];
+
+#[derive(Clone, Debug)]
+enum Edit {
+    Insert(Index, &'static str),
+    Replace(Index, u8),
+    Cut(Index, Index),
+    Repeat(Index, Index),
+}
+
+fn any_edit() -> impl Strategy<Value = Edit> {
+    prop_oneof![
+        (any::<Index>(), select(&PIECES[..])).prop_map(|(at, piece)| Edit::Insert(at, piece)),
+        (any::<Index>(), any::<u8>()).prop_map(|(at, byte)| Edit::Replace(at, byte)),
+        (any::<Index>(), any::<Index>()).prop_map(|(from, to)| Edit::Cut(from, to)),
+        (any::<Index>(), any::<Index>()).prop_map(|(from, to)| Edit::Repeat(from, to)),
+    ]
+}
+
+fn edited(mut body: Vec<u8>, edits: &[Edit]) -> Vec<u8> {
+    for edit in edits {
+        let place = |index: &Index, body: &[u8]| index.index(body.len() + 1);
+        match edit {
+            Edit::Insert(at, piece) => {
+                let at = place(at, &body);
+                body.splice(at..at, piece.bytes());
+            }
+            Edit::Replace(at, byte) if !body.is_empty() => {
+                let at = at.index(body.len());
+                body[at] = *byte;
+            }
+            Edit::Replace(..) => {}
+            Edit::Cut(from, to) | Edit::Repeat(from, to) => {
+                let (one, other) = (place(from, &body), place(to, &body));
+                let range = one.min(other)..one.max(other);
+                if matches!(edit, Edit::Cut(..)) {
+                    // A short cut breaks a value, a long one leaves nothing to look at.
+                    body.drain(range.start..range.end.min(range.start + 12));
+                } else {
+                    let copy = body[range.clone()].to_vec();
+                    body.splice(range.end..range.end, copy);
+                }
+            }
+        }
+    }
+    body
+}
+
+const KEYS: [&str; 8] =
+    ["subscriber_id", "text", "first_name", "locale", "channel", "ai_token", "offering", "course"];
+
+/// A member with a value of any kind, known keys and unknown ones.
+fn any_member() -> impl Strategy<Value = String> {
+    let key = prop_oneof![6 => select(&KEYS[..]).prop_map(str::to_owned), 1 => "\\PC{0,50}"];
+    let value = prop_oneof![
+        "\\PC{0,30}".prop_map(Value::from),
+        "[a-z]{250,260}".prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        any::<bool>().prop_map(Value::from),
+        Just(Value::Null),
+        vec("\\PC{0,5}", 0..3).prop_map(Value::from),
+    ];
+    (key, value).prop_map(|(key, value)| format!("{}:{value}", Value::from(key)))
+}
+
+fn any_body() -> impl Strategy<Value = Vec<u8>> {
+    let mutated = (select(&VALID[..]), vec(any_edit(), 0..5))
+        .prop_map(|(body, edits)| edited(body.as_bytes().to_vec(), &edits));
+    let built = vec(any_member(), 0..8).prop_map(|members| {
+        format!("{{\"subscriber_id\":\"1\",\"text\":\"a\",{}}}", members.join(",")).into_bytes()
+    });
+    let noise = vec(any::<u8>(), 0..120);
+    prop_oneof![6 => mutated, 3 => built, 1 => noise]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 10_000, max_shrink_iters: 200, ..ProptestConfig::default() })]
+
+    /// HTTP-22, HTTP-31, INB-1, INB-2: ten thousand bodies are read or refused, at once and with their place.
+    #[test]
+    fn every_body_is_read_or_refused_with_its_place(body in any_body()) {
+        let started = Instant::now();
+        match request::parse(&body) {
+            Ok(parsed) => {
+                let inbound =
+                    parsed.into_inbound(TenantId::new("t").unwrap(), ChannelName::Whatsapp, Timestamp::UNIX_EPOCH);
+                prop_assert!(inbound.text.expose().encode_utf16().count() <= 4096);
+                prop_assert!(!inbound.subscriber.expose().trim().is_empty());
+            }
+            Err(refused) => {
+                prop_assert!(refused.message().starts_with("body"), "{}", refused);
+                prop_assert!(["EMPTY_BODY", "INVALID_JSON", "INVALID_BODY"].contains(&refused.code()));
+            }
+        }
+        prop_assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
+    }
+}
+
+/// HTTP-20, HTTP-22, HTTP-29: the same kind of bodies over HTTP.
+#[tokio::test]
+async fn hundreds_of_bodies_over_http_end_in_200_or_400() {
+    let app = Setup::default().env("RATE_LIMIT_PER_MINUTE", "1000000").start().await;
+    let mut runner = TestRunner::deterministic();
+    let bodies = any_body();
+    let mut seen = [0, 0];
+    for _ in 0..400 {
+        let body = bodies.new_tree(&mut runner).unwrap().current();
+        let answer = app
+            .ask(reqwest::Method::POST, manychat_agent::http::MESSAGE_PATH, |request| {
+                request.header("Content-Type", "application/json").bearer_auth(SECRET).body(body.clone())
+            })
+            .await;
+        let shown = String::from_utf8_lossy(&body);
+        assert!(answer.elapsed < Duration::from_secs(6), "{:?} for {shown}", answer.elapsed);
+        match answer.status {
+            200 => {
+                assert!(answer.json()["content"]["external_message_callback"].is_object(), "{shown}");
+                seen[0] += 1;
+            }
+            400 => {
+                let refusal = answer.json();
+                assert!(refusal["message"].as_str().unwrap().starts_with("body"), "{refusal} for {shown}");
+                assert!(refusal["code"].is_string() && refusal["statusCode"] == 400, "{refusal}");
+                seen[1] += 1;
+            }
+            other => panic!("{other} for {shown}: {}", answer.body),
+        }
+    }
+    assert!(seen[0] > 30 && seen[1] > 100, "answered and refused: {seen:?}");
+    assert_eq!(app.get("/ready").await.unwrap().status, 200);
+    assert!(app.logs("panic").is_empty() && app.logs("unhandled error").is_empty(), "{}", app.output());
+}

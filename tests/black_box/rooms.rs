@@ -1,0 +1,131 @@
+//! The layout itself: who may call whom, and what every room says of itself.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The rooms from the top down; a room uses only those behind it (ARC-1).
+const ROOMS: [&str; 18] = [
+    "cli",
+    "http",
+    "evals",
+    "learning",
+    "playground",
+    "actors",
+    "turn",
+    "model",
+    "tools",
+    "funnel",
+    "channel",
+    "manychat",
+    "store",
+    "media",
+    "config",
+    "telemetry",
+    "domain",
+    "lib",
+];
+
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            found.extend(sources(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+    found
+}
+
+fn source_folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
+}
+
+fn room_of(path: &Path) -> Option<String> {
+    let inside = path.strip_prefix(source_folder()).unwrap();
+    let first = inside.components().next()?.as_os_str().to_str()?;
+    ROOMS.contains(&first).then(|| first.to_owned())
+}
+
+/// Rooms that a file names behind `crate::`, those of a braced list included.
+fn used_rooms(text: &str) -> Vec<String> {
+    let mut rooms = Vec::new();
+    for (start, _) in text.match_indices("crate::") {
+        let rest = &text[start + "crate::".len()..];
+        let names: Vec<&str> = match rest.strip_prefix('{') {
+            Some(list) => list.split('}').next().unwrap_or("").split(',').collect(),
+            None => vec![rest],
+        };
+        for name in names {
+            let word: String = name
+                .trim_start()
+                .chars()
+                .take_while(|letter| letter.is_alphanumeric() || *letter == '_')
+                .collect();
+            rooms.push(word);
+        }
+    }
+    rooms
+}
+
+fn rank(room: &str) -> Option<usize> {
+    ROOMS.iter().position(|known| *known == room)
+}
+
+/// ARC-1
+#[test]
+fn calls_go_down_the_list_of_rooms() {
+    let mut arrows = 0;
+    let mut upward = Vec::new();
+    for path in sources(&source_folder()) {
+        let Some(room) = room_of(&path) else { continue };
+        for used in used_rooms(&fs::read_to_string(&path).unwrap()) {
+            let (Some(from), Some(to)) = (rank(&room), rank(&used)) else { continue };
+            arrows += 1;
+            if to < from {
+                upward.push(format!("{} uses {used}", path.display()));
+            }
+        }
+    }
+    assert!(arrows > 50, "the test must see the arrows, it saw {arrows}");
+    assert!(upward.is_empty(), "arrows that go up: {upward:#?}");
+}
+
+/// The check above can fail.
+#[test]
+fn the_reader_of_arrows_sees_lists_and_paths() {
+    let text =
+        "use crate::turn::Draft;\nuse crate::{actors, store::Database};\nlet x = crate::http::start();";
+    assert_eq!(used_rooms(text), ["turn", "actors", "store", "http"]);
+    assert!(rank("http") < rank("actors"));
+}
+
+/// ARC-7: three lines say what a room is for, what it owns and what it never does.
+#[test]
+fn every_room_says_what_it_is_for() {
+    for room in ROOMS {
+        let path = source_folder().join(room).join("mod.rs");
+        let Ok(text) = fs::read_to_string(&path) else { continue };
+        let header: String = text.lines().take_while(|line| line.starts_with("//!")).collect();
+        assert!(header.contains("Owns:") && header.contains("Never:"), "{}: {header}", path.display());
+    }
+}
+
+/// ARC-6, PRIN-C2: SQL stands in `store`, genai in `model/registry`.
+#[test]
+fn sql_and_providers_stay_in_their_rooms() {
+    let words = ["insert into ", "delete from ", "select * from", "update conversations"];
+    for path in sources(&source_folder()) {
+        let text = fs::read_to_string(&path).unwrap();
+        let place = path.strip_prefix(source_folder()).unwrap().to_string_lossy().into_owned();
+        if !place.starts_with("store") {
+            for word in words {
+                assert!(!text.to_lowercase().contains(&format!("\"{word}")), "{word} in {place}");
+            }
+        }
+        if !place.starts_with("model/registry") {
+            assert!(!text.contains("genai::"), "genai in {place}");
+        }
+    }
+}
