@@ -57,8 +57,13 @@ const PARTS: [&str; 5] = ["compare", "flights", "turns", "idle", "start"];
 
 impl Plan {
     fn of(words: impl Iterator<Item = String>) -> anyhow::Result<Self> {
-        let mut plan =
-            Self { parts: Vec::new(), seconds: Duration::from_secs(10), rounds: 3, settings: Vec::new(), bins: Vec::new() };
+        let mut plan = Self {
+            parts: Vec::new(),
+            seconds: Duration::from_secs(10),
+            rounds: 3,
+            settings: Vec::new(),
+            bins: Vec::new(),
+        };
         // `cargo bench` adds `--bench`.
         let mut words = words.filter(|word| word != "--bench");
         while let Some(word) = words.next() {

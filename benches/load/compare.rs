@@ -8,9 +8,17 @@ use crate::client::{Crowd, Until};
 use crate::pgbench::PgBench;
 use crate::postgres::Postgres;
 use crate::service::Service;
-use crate::turns::{self, Meter, CONTACTS, WARM_UP};
+use crate::turns::{self, Meter};
+const CONTACTS: u64 = 2000;
+const WARM_UP: u64 = 5;
 
-pub fn run(runtime: &Runtime, postgres: &Postgres, bins: &[String], time: Duration, rounds: usize) -> anyhow::Result<()> {
+pub fn run(
+    runtime: &Runtime,
+    postgres: &Postgres,
+    bins: &[String],
+    time: Duration,
+    rounds: usize,
+) -> anyhow::Result<()> {
     let yardstick = runtime.block_on(postgres.fresh_database("yardstick"))?;
     let pgbench = PgBench::new(postgres, &yardstick, CONTACTS)?;
     let conns: usize = std::env::var("CONNS").ok().and_then(|v| v.parse().ok()).unwrap_or(8);

@@ -36,7 +36,7 @@ impl Postgres {
 
     /// Version and the settings that decide about speed.
     pub async fn describe(&self) -> anyhow::Result<String> {
-        let client = connect(&self.server.config()).await?;
+        let client = connect(&self.server.config().into()).await?;
         let row = client
             .query_one(
                 "select version(), current_setting('fsync'), current_setting('synchronous_commit'),
@@ -56,12 +56,12 @@ impl Postgres {
 
     /// A migrated database without rows.
     pub async fn fresh_database(&self, name: &str) -> anyhow::Result<Database> {
-        let admin = connect(&self.server.config()).await?;
+        let admin = connect(&self.server.config().into()).await?;
         admin.batch_execute(&format!("drop database if exists {name} with (force)")).await?;
         admin.batch_execute(&format!("create database {name}")).await?;
         let mut config = self.server.config();
         config.dbname(name);
-        migrations::migrate(&mut connect(&config).await?).await?;
+        migrations::migrate(&mut connect(&config.into()).await?).await?;
         Ok(Database { url: self.url_of(name), name: name.to_owned() })
     }
 
@@ -71,7 +71,7 @@ impl Postgres {
 
     /// Flushes all that is dirty, so that no measurement pays for the one before it.
     pub async fn checkpoint(&self) -> anyhow::Result<()> {
-        Ok(connect(&self.server.config()).await?.batch_execute("checkpoint").await?)
+        Ok(connect(&self.server.config().into()).await?.batch_execute("checkpoint").await?)
     }
 
     /// The server's first process.

@@ -50,6 +50,7 @@ impl Service {
             .env("MANYCHAT_SHARED_SECRET", SECRET)
             .env("ADMIN_TOKEN", ADMIN)
             .env("CONTACT_TOKENS_ENFORCED", "false")
+            .env("RATE_LIMIT_PER_MINUTE", "2000000000")
             .envs(more.iter().copied())
             .stdin(Stdio::null())
             .stderr(log.try_clone()?)
