@@ -4,8 +4,8 @@
 use jiff::{Timestamp, tz::TimeZone};
 use rust_decimal::Decimal;
 use serde::Deserialize;
-use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
+use tokio_postgres::{Row, Statement};
 use uuid::Uuid;
 
 use super::statements::{BEGIN, COMMIT};
@@ -280,17 +280,34 @@ pub(super) fn day_of(at: Timestamp) -> jiff::civil::Date {
     at.to_zoned(TimeZone::UTC).date()
 }
 
+/// The flight's statements as this connection has prepared them.
+struct Prepared {
+    begin: Statement,
+    take_lane: Statement,
+    record: Statement,
+    read: Statement,
+    commit: Statement,
+}
+
+impl Prepared {
+    async fn on(lease: &super::pool::Lease) -> Result<Self, StoreError> {
+        Ok(Self {
+            begin: lease.prepared(BEGIN).await?,
+            take_lane: lease.prepared(TAKE_LANE).await?,
+            record: lease.prepared(RECORD).await?,
+            read: lease.prepared(READ).await?,
+            commit: lease.prepared(COMMIT).await?,
+        })
+    }
+}
+
 /// Sends the whole flight at once and then looks at every result (ARC-30).
 async fn fly(
     lease: &super::pool::Lease,
     request: &OpenRequest,
     values: &Values<'_>,
 ) -> Result<(Row, Option<Row>, Row), StoreError> {
-    let begin = lease.prepared(BEGIN).await?;
-    let take_lane = lease.prepared(TAKE_LANE).await?;
-    let record = lease.prepared(RECORD).await?;
-    let read = lease.prepared(READ).await?;
-    let commit = lease.prepared(COMMIT).await?;
+    let Prepared { begin, take_lane, record, read, commit } = Prepared::on(lease).await?;
     let tenant = request.tenant.as_str();
     let lane_values: &[&(dyn ToSql + Sync)] = &[
         &tenant,
