@@ -12,8 +12,6 @@
 
 #[path = "load/client.rs"]
 mod client;
-#[path = "load/compare.rs"]
-mod compare;
 #[path = "load/figures.rs"]
 mod figures;
 #[path = "load/flights.rs"]
@@ -50,27 +48,20 @@ struct Plan {
     rounds: usize,
     /// Settings of the Postgres server over the usual ones.
     settings: Vec<(String, String)>,
-    bins: Vec<String>,
 }
 
-const PARTS: [&str; 5] = ["compare", "flights", "turns", "idle", "start"];
+const PARTS: [&str; 4] = ["flights", "turns", "idle", "start"];
 
 impl Plan {
     fn of(words: impl Iterator<Item = String>) -> anyhow::Result<Self> {
-        let mut plan = Self {
-            parts: Vec::new(),
-            seconds: Duration::from_secs(10),
-            rounds: 3,
-            settings: Vec::new(),
-            bins: Vec::new(),
-        };
+        let mut plan =
+            Self { parts: Vec::new(), seconds: Duration::from_secs(10), rounds: 3, settings: Vec::new() };
         // `cargo bench` adds `--bench`.
         let mut words = words.filter(|word| word != "--bench");
         while let Some(word) = words.next() {
             match word.as_str() {
                 "--seconds" => plan.seconds = Duration::from_secs(number(words.next())?),
                 "--rounds" => plan.rounds = usize::try_from(number(words.next())?)?,
-                "--bin" => plan.bins.push(words.next().unwrap_or_default()),
                 "--set" => plan.settings.push(setting(words.next())?),
                 part if PARTS.contains(&part) => plan.parts.push(word),
                 other => {
@@ -112,7 +103,6 @@ fn main() -> anyhow::Result<()> {
     for part in &plan.parts {
         println!("\n== {part} (load average {})", process::load_average());
         match part.as_str() {
-            "compare" => compare::run(&runtime, &postgres, &plan.bins, plan.seconds, plan.rounds)?,
             "flights" => flights::run(&runtime, &postgres)?,
             "turns" => turns::run(&runtime, &postgres, plan.seconds, plan.rounds)?,
             "idle" => idle::run(&runtime, &postgres)?,
