@@ -30,7 +30,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// Starts `agent serve` on a free port; it is not ready yet. Its log, one line a turn, goes to a file on disk.
+    /// Starts `agent serve --no-workers` on a free port; it is not ready yet. Its log, one line a turn, goes to a file on disk.
     /// `AGENT_BIN` names another build of the program, to compare two.
     pub fn spawn(directory: &Path, database_url: &str, more: &[(&str, &str)]) -> anyhow::Result<Self> {
         let config = tenant_files(directory)?;
@@ -39,7 +39,8 @@ impl Service {
         let program = std::env::var_os("AGENT_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_agent").into());
         let mut command = Command::new(program);
         command
-            .arg("serve")
+            // The outbox worker's looks are no part of a turn; they would count as flights.
+            .args(["serve", "--no-workers"])
             .current_dir(directory)
             .env_clear()
             .env("PORT", port.to_string())

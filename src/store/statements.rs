@@ -6,6 +6,9 @@ use super::{open, owed, rate, settle};
 pub(super) const REQUEST_PATH: &[&str] =
     &[BEGIN, COMMIT, open::TAKE_LANE, open::RECORD, open::READ, settle::SETTLE, owed::CONFIRM, rate::RESERVE];
 
+/// Lets the server plan each prepared statement once a connection instead of at every use.
+pub(super) const PLAN_ONCE: &str = "set plan_cache_mode = force_generic_plan";
+
 /// Opens a flight's transaction.
 pub(super) const BEGIN: &str = "begin";
 /// Ends it. After an error inside, the server answers as if it had succeeded: check every result (ARC-30).
