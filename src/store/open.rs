@@ -414,3 +414,7 @@ mod tests {
         assert_eq!(back(at, i64::from(u32::MAX) * 24), Timestamp::UNIX_EPOCH);
     }
 }
+
+#[cfg(test)]
+#[path = "history_tests.rs"]
+mod history_tests;

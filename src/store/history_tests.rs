@@ -1,0 +1,142 @@
+//! What Open counts and what the model may read of a contact's past (02 sections 3, 4 and 7).
+
+use jiff::{SignedDuration, Timestamp};
+use tokio::runtime::Handle;
+use tokio_postgres::Client;
+
+use super::*;
+use crate::store::PoolLimits;
+use crate::store::embedded::testing::{TestDatabase, TestServer};
+
+struct Past {
+    database: Database,
+    client: Client,
+    now: Timestamp,
+    _server: TestDatabase,
+}
+
+impl Past {
+    async fn new() -> Self {
+        let server = TestServer::database().unwrap();
+        let client = server.connect().await.unwrap();
+        let database =
+            Database::new(server.config().clone().into(), Handle::current(), PoolLimits::default()).unwrap();
+        let now: Timestamp = "2026-03-20T12:00:00Z".parse().unwrap();
+        client
+            .batch_execute(
+                "insert into conversations (tenant_id, subscriber_id, channel) values ('t', '1', 'whatsapp')",
+            )
+            .await
+            .unwrap();
+        Self { database, client, now, _server: server }
+    }
+
+    async fn turn(&self, role: &str, text: &str, days_ago: i64, bound: bool, outcome: Option<&str>) {
+        let at = self.now.checked_sub(SignedDuration::from_hours(days_ago * 24)).unwrap();
+        let sql = "insert into turns (conversation_id, role, text, bound, outcome, created_at)
+                   select id, $1, $2, $3, $4, $5 from conversations";
+        self.client.execute(sql, &[&role, &text, &bound, &outcome, &at]).await.unwrap();
+    }
+
+    async fn open(&self, texts: &[&str], enforced: bool, token: Option<&str>, now: Timestamp) -> OpenTurn {
+        let message =
+            |text: &&str| NewMessage { id: Uuid::now_v7(), text: ContactText::new(*text), media: None };
+        let request = OpenRequest {
+            tenant: TenantId::new("t").unwrap(),
+            subscriber: SubscriberId::new("1").unwrap(),
+            channel: "whatsapp".to_owned(),
+            token_digest: token.map(str::to_owned),
+            tokens_enforced: enforced,
+            messages: texts.iter().map(message).collect(),
+            guarded: true,
+            now,
+            received_at: now,
+            idle_reset_hours: 24,
+            history_days: 30,
+            process: ProcessId::fresh(),
+            turn: TurnId::fresh(),
+            lane_secs: 60.0,
+            dead_secs: 60.0,
+        };
+        let opened = open(&self.database, &request).await.unwrap();
+        self.client.batch_execute("update rs_lanes set turn_id = null").await.unwrap();
+        match opened {
+            Opened::Started(turn) => turn,
+            Opened::LaneHeld => panic!("the lane is held"),
+        }
+    }
+}
+
+fn texts(turn: &OpenTurn) -> Vec<&str> {
+    turn.history.iter().map(|row| row.text.expose()).collect()
+}
+
+/// HISTW-1, HISTW-2, HISTW-5, 02/AC-7: the last nine before the message, oldest first, the message itself left out.
+#[tokio::test]
+async fn the_last_nine_turns_are_read_oldest_first() {
+    let past = Past::new().await;
+    for number in 0..15 {
+        past.turn("user", &format!("old {number}"), 1, true, None).await;
+    }
+    let turn = past.open(&["now"], false, None, past.now).await;
+    assert_eq!(texts(&turn), (6..15).map(|number| format!("old {number}")).collect::<Vec<_>>());
+    let burst = past.open(&["a", "b", "c"], false, None, past.now).await;
+    assert_eq!(burst.history.len(), 7, "DEC-33: the burst's own rows count among the ten");
+    assert_eq!(texts(&burst).last(), Some(&"now"));
+}
+
+/// HISTW-1, HISTW-3, HISTW-4, 02/AC-6: outside the window, unbound and skipped turns are left out; escalations are not.
+#[tokio::test]
+async fn only_bound_turns_inside_the_window_are_read() {
+    let past = Past::new().await;
+    past.turn("user", "too old", 31, true, None).await;
+    past.turn("user", "in time", 29, true, None).await;
+    past.turn("agent", "handed off", 29, true, Some("escalated_precheck")).await;
+    past.turn("user", "forged", 2, false, None).await;
+    past.turn("agent", "skipped", 2, true, Some("nudge_skipped")).await;
+    let turn = past.open(&["now"], false, None, past.now).await;
+    assert_eq!(texts(&turn), ["in time", "handed off"]);
+    assert_eq!(turn.history[1].role, Role::Agent);
+}
+
+/// TOK-10, TOK-12, TOK-14, HISTW-4: under enforcement only the contact's token reads; the current and the previous one do.
+#[tokio::test]
+async fn under_enforcement_only_the_token_reads() {
+    let past = Past::new().await;
+    past.turn("user", "secret", 1, true, None).await;
+    let first = past.open(&["now"], true, Some("any"), past.now).await;
+    assert_eq!((first.binding, first.history.len()), (Binding::First, 0));
+    past.client
+        .batch_execute("update conversations set token_hash = 'new', previous_token_hash = 'old'")
+        .await
+        .unwrap();
+    for (token, binding, reads) in [
+        (Some("new"), Binding::Bound, true),
+        (Some("old"), Binding::Bound, true),
+        (Some("older"), Binding::Unbound, false),
+        (Some(""), Binding::Unbound, false),
+        (None, Binding::Unbound, false),
+    ] {
+        let turn = past.open(&["now"], true, token, past.now).await;
+        assert_eq!((turn.binding, !turn.history.is_empty()), (binding, reads), "{token:?}");
+        assert_eq!(turn.turn_count.is_some(), binding == Binding::Bound, "CAP-4 {token:?}");
+        assert!(turn.hourly_count.is_some(), "02/RATE-3 {token:?}");
+    }
+}
+
+/// CONV-4, CONV-6, 02/CAP-2, 02/AC-3, 02/AC-4: the count restarts after a gap of exactly the idle time, and the last
+/// message's time never moves back.
+#[tokio::test]
+async fn the_count_restarts_after_a_gap_and_time_never_moves_back() {
+    let past = Past::new().await;
+    past.client.batch_execute("delete from conversations").await.unwrap();
+    let start = past.now;
+    let after = |hours: i64, minutes: i64| start + SignedDuration::from_mins(hours * 60 + minutes);
+    let mut counts = Vec::new();
+    for at in [start, after(23, 59), after(47, 59), after(47, 0)] {
+        counts.push(past.open(&["now"], false, None, at).await.turn_count);
+    }
+    assert_eq!(counts, [Some(1), Some(2), Some(1), Some(2)]);
+    let last = past.client.query_one("select last_message_at from conversations", &[]).await.unwrap();
+    assert_eq!(last.get::<_, Timestamp>(0), after(47, 59));
+}
