@@ -6,7 +6,6 @@ mod tls;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
-use std::process::Command;
 
 use super::account::RunAs;
 use super::testing::TestServer;
@@ -108,7 +107,7 @@ async fn dead_leftovers_do_not_stop_a_start_but_a_live_server_does() {
         let (home, run_as) = support::prepared(&programs, &base);
         let mut first = Postmaster::start(&programs, run_as, &home, &[]).unwrap();
         let pid = first.pid();
-        assert!(Command::new("kill").arg("-9").arg(pid.to_string()).status().unwrap().success());
+        support::signal(pid, libc::SIGKILL);
         support::wait_until("a zombie", || support::state_of(pid) == Some('Z'));
         let mut second = Postmaster::start(&programs, run_as, &home, &[]).unwrap();
         assert_eq!(support::state_of(pid), Some('Z'), "still not reaped");

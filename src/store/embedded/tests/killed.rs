@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use super::super::home::{Home, sweep};
 use super::super::{EmbeddedError, EmbeddedOptions, EmbeddedServer};
-use super::support::{TempDir, connect, state_of, value, wait_until};
+use super::support::{TempDir, connect, signal, state_of, value, wait_until};
 use super::{options, start};
 
 /// Tells the copy of a test that it is the service, and where.
@@ -88,8 +88,7 @@ async fn a_killed_service_leaves_no_server_and_all_data() {
 
     // As from Ctrl-C, without a handler.
     let mut service = Service::launch(test, home.path());
-    let interrupt = Command::new("kill").arg("-INT").arg(service.process.id().to_string()).status().unwrap();
-    assert!(interrupt.success());
+    signal(service.process.id(), libc::SIGINT);
     service.process.wait().unwrap();
     wait_until("the end of the server", || matches!(state_of(service.server), None | Some('Z')));
 }
