@@ -331,6 +331,19 @@ impl TestApp {
         }
     }
 
+    /// Waits until no database connection of the service is in use.
+    pub async fn await_free_connections(&self) {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let report = self.get_as("/admin/actors", Some(ADMIN)).await.unwrap().json();
+            if report["database_connections_in_use"] == 0 && report["database_connections"] != 0 {
+                return;
+            }
+            assert!(Instant::now() < until, "a connection stays in use: {report}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
     /// Everything the processes have printed.
     pub fn output(&self) -> String {
         let read = |name: &str, run: u32| {

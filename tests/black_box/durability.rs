@@ -46,6 +46,8 @@ async fn a_stalled_database_ends_in_the_handoff_in_time() {
     let (app, proxy) = behind_proxy(Duration::ZERO, setup).await;
     app.send("hello").await;
     app.await_that("select 1 from rs_owed", <[_]>::is_empty).await;
+    // Without a free connection the turn would open one, and its messages would never reach the server.
+    app.await_free_connections().await;
     proxy.stall(true);
     let answer = app.send("how much is it?").await;
     assert_eq!((answer.status, answer.texts()), (200, vec![app.copy("escalation")]));
