@@ -246,7 +246,9 @@ async fn a_model_that_never_ends_is_handed_to_a_person() {
     assert!(answer.elapsed < Duration::from_millis(3000), "{:?}", answer.elapsed);
     let queued = app.await_rows("select kind, status, payload from outbox").await;
     assert_eq!(queued[0]["payload"], json!({"messages": [app.copy("escalation")]}));
-    assert_eq!((&queued[0]["kind"], &queued[0]["status"]), (&json!("reply"), &json!("pending")));
+    // The worker may have it in hand already: without an API token it keeps trying.
+    assert_eq!(queued[0]["kind"], "reply");
+    assert!(["pending", "delivering"].contains(&queued[0]["status"].as_str().unwrap()), "{queued:?}");
     let agent = &app.turns().await[1];
     assert_eq!((&agent["outcome"], &agent["text"]), (&json!("error"), &json!(app.copy("escalation"))));
     assert_eq!(app.rows("select reason from rs_handoffs").await, [json!({"reason": "low_confidence"})]);
