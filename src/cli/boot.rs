@@ -146,6 +146,7 @@ pub(super) fn start_system(
         client: manychat::client(&settings.manychat)?,
         names: manychat::Names::of(&settings.manychat),
         reply_gap: settings.manychat.reply_gap,
+        calls_per_second: settings.manychat.calls_per_second,
     };
     let wiring = Wiring {
         runtime,

@@ -316,7 +316,12 @@ fn production_needs_a_database_url() {
 /// DEC-16, MEDIA-312: refused in production; the media hook warns elsewhere.
 #[test]
 fn development_switches_are_refused_in_production() {
-    for (name, value) in [("PLAYGROUND", "true"), ("MANYCHAT_MEDIA_BASE_URL", "http://127.0.0.1:9")] {
+    let switches = [
+        ("PLAYGROUND", "true"),
+        ("MANYCHAT_MEDIA_BASE_URL", "http://127.0.0.1:9"),
+        ("MANYCHAT_CALLS_PER_SECOND", "1000"),
+    ];
+    for (name, value) in switches {
         assert!(names(&refusal(&[(name, value), ("NODE_ENV", "production")]), name));
         boot(&[(name, value)]);
     }

@@ -1,6 +1,7 @@
 //! A token bucket as a generic cell rate: one moment in time instead of a level, exact and free of drift
 //! (BUCKET-1 to BUCKET-3). The database keeps the shared one by the same arithmetic (ARC-48).
 
+use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
 /// How often calls may start. Built here only, so the interval is never zero and the burst at least 1 (BUCKET-7).
@@ -20,7 +21,14 @@ pub(super) struct Bucket {
 
 impl Rate {
     /// ManyChat's: 10 a second, 5 at once (API-4).
+    #[cfg(test)]
     pub(super) const MANYCHAT: Self = Self { interval: Duration::from_millis(100), burst: 5 };
+
+    /// So many in the long run, 5 at once.
+    pub(super) fn per_second(calls: NonZeroU32) -> Self {
+        let interval = (Duration::from_secs(1) / calls.get()).max(Duration::from_nanos(1));
+        Self { interval, burst: 5 }
+    }
 
     /// What is left for one of `processes` when they cannot agree: an equal share, without a burst (ARC-48).
     pub(super) fn share(self, processes: u32) -> Self {
