@@ -16,3 +16,4 @@ mod long_replies;
 mod operators;
 mod privacy;
 mod rooms;
+mod unusable_database;
