@@ -88,7 +88,7 @@ fn an_unknown_form_on_the_media_host_tells_its_shape() {
             "/<n>/x/<n>/<n>/<n>/f_<hex>.ogg",
         ),
         (format!("http://{host}/77/wa/2026/11/30/nothing_abc.bin"), "/<n>/wa/<n>/<n>/<n>/nothing_abc.bin"),
-        (format!("look: HTTPS://{host}/a?secret=1#part there"), "/a"),
+        (format!("look: HTTPS://{host}/a?secret=1#part there"), "/<w>"),
         (format!("https://x.example/ and https://{host}/123456789012345/z"), "/<n>/<w>"),
         (format!("https://{host}:8443/12ab"), "/<n><w>"),
         (
