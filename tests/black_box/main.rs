@@ -15,5 +15,6 @@ mod logs;
 mod long_replies;
 mod operators;
 mod privacy;
+mod raw_http;
 mod rooms;
 mod unusable_database;
