@@ -29,6 +29,7 @@ pub(super) fn load() -> anyhow::Result<Loaded> {
         Settings::from_vars(&variables).map_err(|error| error.in_folder(Path::new(".")))?;
     let (tenant, more) = Tenant::load(&settings.config_dir, &reserved_names(&settings))?;
     warnings.extend(more);
+    config::check_plugins(&settings.config_dir)?;
     Ok(Loaded { settings, tenant, warnings })
 }
 
