@@ -7,6 +7,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::app::{Folder, SECRET, Setup, TestApp, command, environment, free_port, write_tenant};
+use crate::quoting_server::QuotingServer;
 
 const NOWHERE: &str = "postgres://app@127.0.0.1:1/none";
 
@@ -152,21 +153,36 @@ fn edit(app: &TestApp, file: &str, change: impl FnOnce(&mut Value)) {
     fs::write(path, value.to_string()).unwrap();
 }
 
-/// CAT-6, RLD-1, RLD-7, RLD-10, OPS-4, CLI-23, ACC-RLD-1: a new price is an edit and a signal, and reaches the process
-/// that got the signal.
+/// CAT-6, RLD-1, RLD-7, RLD-10, OPS-4, CLI-23, ACC-RLD-1, PRM-2: a new price is an edit and a signal: it stands in what the
+/// model reads next, in the process that got the signal.
 #[tokio::test]
 async fn a_new_price_needs_no_restart() {
-    let app = TestApp::start().await;
-    let mut second = Setup::default().prepare().await;
+    let models = [(); 2].map(|()| QuotingServer::start(&[400], ""));
+    let with_model = |model: &QuotingServer| {
+        let setup =
+            Setup::default().env("AGENT_MODEL", "openai:gpt-5-mini").env("OPENAI_API_KEY", "test-key");
+        setup.env("OPENAI_BASE_URL", format!("{}/v1", model.url()))
+    };
+    let app = with_model(&models[0]).start().await;
+    let mut second = with_model(&models[1]).prepare().await;
     second.env.insert("CONFIG_DIR".to_owned(), app.folder.path.join("config").display().to_string());
     second.launch().await;
-    edit(&app, "catalog.json", |catalog| catalog["offerings"][0]["price"]["amount"] = json!(47700));
+    app.send("how much is it?").await;
+    edit(&app, "catalog.json", |catalog| catalog["offerings"][0]["price"]["amount"] = json!(47755));
     app.signal(libc::SIGHUP);
     app.log_line("config reloaded").await;
-    let asked = "how much is the foundation course?";
-    // The mock model goes on saying the old price, which is no fact any more: a person answers.
-    assert_eq!(app.send(asked).await.texts(), [app.copy("escalation")]);
-    assert!(second.send(asked).await.texts()[0].contains("$450.00"), "each process reloads only itself");
+    app.send_as("1", "how much is it?").await;
+    second.send("how much is it?").await;
+    let told = models.each_ref().map(|model| {
+        let prices = |prompt: &String| (prompt.contains("450.00"), prompt.contains("477.55"));
+        let mut told: Vec<_> = model.requests().iter().map(prices).collect();
+        // A refused call is tried once more.
+        told.dedup();
+        told
+    });
+    assert_eq!(told[0], [(true, false), (false, true)]);
+    assert_eq!(told[1], [(true, false)], "each process reloads only itself");
+    assert!(models[0].requests()[0].contains("{{businessName}}"), "the prompt goes as it is written");
     assert!(second.logs("config reloaded").is_empty());
 }
 

@@ -4,6 +4,7 @@
 
 mod app;
 mod proxy;
+mod quoting_server;
 
 mod answers;
 mod bad_input;
@@ -19,4 +20,5 @@ mod operators;
 mod privacy;
 mod raw_http;
 mod rooms;
+mod surface;
 mod unusable_database;

@@ -2,9 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::thread;
 
 use manychat_agent::http::MESSAGE_PATH;
 use manychat_agent::store::embedded::testing::TestServer;
@@ -12,6 +9,7 @@ use reqwest::Method;
 use serde_json::json;
 
 use crate::app::{ADMIN, Ended, SECRET, Setup, TestApp, command};
+use crate::quoting_server::QuotingServer;
 
 const NAME: (&str, &str) = ("Perpetua", "Quincewood");
 const CONTACT: &str = "887766554433";
@@ -230,51 +228,12 @@ async fn nothing_planted_is_printed_by_the_commands() {
     }
 }
 
-/// A server that answers every request by quoting all of it, headers included, with one status after the other.
-fn quoting_server(statuses: &'static [u16], more: &'static str) -> u16 {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-    let port = listener.local_addr().unwrap().port();
-    thread::spawn(move || {
-        for (stream, status) in listener.incoming().zip(statuses.iter().cycle()) {
-            // A caller that hangs up is none of this test's business.
-            let _ = quote(stream.unwrap(), *status, more);
-        }
-    });
-    port
-}
-
-fn quote(mut stream: TcpStream, status: u16, more: &str) -> std::io::Result<()> {
-    let mut reader = BufReader::new(stream.try_clone()?);
-    let mut head = String::new();
-    while !head.ends_with("\r\n\r\n") {
-        if reader.read_line(&mut head)? == 0 {
-            return Ok(());
-        }
-    }
-    let length = head
-        .to_ascii_lowercase()
-        .split_once("content-length: ")
-        .map_or(0, |(_, rest)| rest.split("\r\n").next().unwrap().parse().unwrap());
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body)?;
-    let quoted = format!("refused {more} {head} {}", String::from_utf8_lossy(&body));
-    let error = json!({ "message": quoted, "type": quoted, "code": quoted, "param": quoted });
-    let answer =
-        json!({ "status": "error", "message": quoted, "error": error, "details": { "messages": [quoted] } });
-    let answer = answer.to_string();
-    write!(
-        stream,
-        "HTTP/1.1 {status} Odd\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{answer}",
-        answer.len()
-    )
-}
-
 /// PII-8, PII-9, LOG-8, LOG-9, ENV-26: a provider that quotes the prompt and the key in what it refuses with, and in what
 /// it calls a success.
 #[tokio::test]
 async fn nothing_a_provider_quotes_is_printed() {
-    let provider = quoting_server(&[400, 401, 404, 429, 500, 200], TOKEN);
-    let base = format!("http://127.0.0.1:{provider}/v1");
+    let provider = QuotingServer::start(&[400, 401, 404, 429, 500, 200], TOKEN);
+    let base = format!("{}/v1", provider.url());
     for (model, variable) in [
         ("openai:gpt-5-mini", "OPENAI_BASE_URL"),
         ("anthropic:claude-haiku-4-5", "ANTHROPIC_BASE_URL"),
@@ -296,10 +255,10 @@ async fn nothing_a_provider_quotes_is_printed() {
 /// PII-8, PII-9, LOG-8, DEC-35, ENV-26: ManyChat quotes the contact, the reply and the key in what it refuses with.
 #[tokio::test]
 async fn nothing_manychat_quotes_is_printed() {
-    let manychat = quoting_server(&[400, 403, 404, 500, 200], EMAIL);
+    let manychat = QuotingServer::start(&[400, 403, 404, 500, 200], EMAIL);
     let setup = with_keys(Setup::default()).env("AGENT_MODEL", "mock:slow").env("RACE_DEADLINE_MS", "600");
     let setup = setup.env("MODEL_ABORT_MS", "9000").env("MANYCHAT_REPLY_FLOW_NS", "content1_1");
-    let mut app = setup.env("MANYCHAT_API_BASE", format!("http://127.0.0.1:{manychat}")).start().await;
+    let mut app = setup.env("MANYCHAT_API_BASE", manychat.url()).start().await;
     app.post(&body("how much is the foundation course?"), Some(SECRET)).await;
     app.await_rows("select 1 from outbox where attempts > 0 or status = 'failed'").await;
     let reply = app.rows("select text from turns where role = 'agent'").await[0]["text"].clone();
