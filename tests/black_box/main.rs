@@ -4,15 +4,21 @@
 
 mod app;
 mod proxy;
+mod quoting_server;
 
 mod answers;
 mod bad_input;
 mod commands;
+mod configuration;
 mod database;
 mod durability;
+mod image;
 mod limits;
 mod logs;
 mod long_replies;
 mod operators;
 mod privacy;
+mod raw_http;
 mod rooms;
+mod surface;
+mod unusable_database;
