@@ -3,10 +3,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
 
 mod app;
+mod devtools;
 mod proxy;
 
 mod answers;
 mod bad_input;
+mod browser;
 mod commands;
 mod database;
 mod durability;
@@ -14,5 +16,6 @@ mod limits;
 mod logs;
 mod long_replies;
 mod operators;
+mod playground;
 mod privacy;
 mod rooms;

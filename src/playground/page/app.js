@@ -37,7 +37,8 @@ let switches = { model: null, manychat: null };
 let about = null;
 let source = null;
 let heard = 0;
-let drafts = new Map();
+let follows = true;
+const drafts = new Map();
 
 const byId = (id) => document.getElementById(id);
 
@@ -152,12 +153,15 @@ function showAbout() {
 }
 
 function choose(id) {
-  if (chosen !== null) drafts.set(chosen, byId("text").value);
+  // Words that were meant for a contact who is gone, as after a restart of the service, stay in the field.
+  const kept = contacts.has(chosen) ? "" : byId("text").value;
+  if (contacts.has(chosen)) drafts.set(chosen, byId("text").value);
   chosen = id;
   const contact = contacts.get(id);
   if (contact) contact.unread = false;
-  byId("text").value = drafts.get(id) || "";
+  byId("text").value = drafts.get(id) || kept;
   byId("chat").replaceChildren();
+  follows = true;
   grow();
 }
 
@@ -252,7 +256,6 @@ function renderHead(contact) {
 
 function renderChat(contact) {
   const chat = byId("chat");
-  const atEnd = chat.scrollHeight - chat.scrollTop - chat.clientHeight < 60;
   const known = new Map([...chat.children].map((line) => [line.dataset.key, line]));
   const wanted = contact ? [...contact.entries.values()].sort((left, right) => left.id - right.id) : [];
   const lines = wanted.map((entry) => {
@@ -272,7 +275,7 @@ function renderChat(contact) {
   lines.forEach((line, place) => {
     if (chat.children[place] !== line) chat.insertBefore(line, chat.children[place] || null);
   });
-  if (atEnd) chat.scrollTop = chat.scrollHeight;
+  if (follows) chat.scrollTop = chat.scrollHeight;
 }
 
 function isThinking(contact, entries) {
@@ -514,5 +517,13 @@ byId("ideas").append(...IDEAS.map((idea) => {
   button.addEventListener("click", () => send(idea));
   return button;
 }));
+// A window that changes its size must not hide the newest line.
+byId("chat").addEventListener("scroll", () => {
+  const chat = byId("chat");
+  follows = chat.scrollHeight - chat.scrollTop - chat.clientHeight < 60;
+});
+new ResizeObserver(() => {
+  if (follows) byId("chat").scrollTop = byId("chat").scrollHeight;
+}).observe(byId("chat"));
 setInterval(() => renderQueue(contacts.get(chosen)), 500);
 connect();
