@@ -11,6 +11,7 @@ use tokio::runtime::Runtime;
 use crate::actors::{Delivery, Limits, OutboxSettings, System, Wiring};
 use crate::config::{self, DatabaseUrl, ReservedNames, Settings, Tenant, Warning};
 use crate::domain::{ProcessId, Provider, SystemClock};
+use crate::manychat::{DevelopmentAccount, Residents};
 use crate::model::MockSwitch;
 use crate::playground::{self, Controls};
 use crate::store::embedded::{EmbeddedOptions, EmbeddedServer};
@@ -139,7 +140,11 @@ pub(super) fn controls(settings: &Settings) -> Option<Controls> {
     }
     let mock = (settings.model.agent.provider == Provider::Mock).then(|| MockSwitch::new(slow(settings)));
     let account = settings.manychat.api_token.is_none().then(|| {
-        let (account, happenings) = manychat::DevelopmentAccount::new(names(settings, true));
+        let residents = match settings.database {
+            DatabaseUrl::Embedded(_) | DatabaseUrl::EmbeddedTemporary => Residents::Everybody,
+            DatabaseUrl::Postgres(_) => Residents::OwnContacts,
+        };
+        let (account, happenings) = DevelopmentAccount::new(names(settings, true), residents);
         playground::Account { account, happenings }
     });
     Some(Controls { mock, account })

@@ -18,6 +18,8 @@ use crate::domain::{ContactText, Redacted, SubscriberId};
 
 /// Namespace of the account's own reply flow, used where `MANYCHAT_REPLY_FLOW_NS` is not set.
 pub const DEVELOPMENT_REPLY_FLOW: &str = "content_playground_reply";
+/// How the ids of the playground's own contacts begin.
+pub const DEVELOPMENT_CONTACT: &str = "playground-";
 /// How long a call takes while the account is slow.
 const SLOW: Duration = Duration::from_secs(3);
 /// Most contacts that are remembered; the account is for one person at one screen.
@@ -42,6 +44,16 @@ pub enum Trouble {
     Unreachable,
     /// Answers 400: final, the reply is given up and a person called.
     Refused,
+}
+
+/// Whose calls the account accepts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Residents {
+    /// Everybody's: the database is private to this process.
+    Everybody,
+    /// Those of the playground's own contacts. In a database that others use too, replies to real contacts may wait,
+    /// and must not be swallowed here: they fail as without an account (API-10).
+    OwnContacts,
 }
 
 /// Something that happened to a contact in the account.
@@ -82,6 +94,7 @@ pub struct ContactView {
 /// The account: a real implementation of [`DeliveryClient`] in this process (ARC-3). Nothing of it is stored.
 pub struct DevelopmentAccount {
     names: Names,
+    residents: Residents,
     state: Mutex<State>,
     watcher: mpsc::UnboundedSender<Happening>,
 }
@@ -107,9 +120,9 @@ enum Value {
 impl DevelopmentAccount {
     /// An empty account with these names, and the other end of what it tells.
     #[must_use]
-    pub fn new(names: Names) -> (Arc<Self>, mpsc::UnboundedReceiver<Happening>) {
+    pub fn new(names: Names, residents: Residents) -> (Arc<Self>, mpsc::UnboundedReceiver<Happening>) {
         let (watcher, happenings) = mpsc::unbounded_channel();
-        (Arc::new(Self { names, state: Mutex::default(), watcher }), happenings)
+        (Arc::new(Self { names, residents, state: Mutex::default(), watcher }), happenings)
     }
 
     /// How the account treats calls that start from now on.
@@ -143,6 +156,10 @@ impl DevelopmentAccount {
 
     fn with<T>(&self, work: impl FnOnce(&mut State) -> T) -> T {
         work(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn is_resident(&self, contact: &SubscriberId) -> bool {
+        self.residents == Residents::Everybody || contact.expose().starts_with(DEVELOPMENT_CONTACT)
     }
 
     /// Nobody may be watching any longer, which changes nothing for the caller.
@@ -189,6 +206,9 @@ impl DevelopmentAccount {
 impl DeliveryClient for DevelopmentAccount {
     fn call(&self, call: Call) -> BoxFuture<'_, Result<Answer, ManyChatError>> {
         Box::pin(async move {
+            if !self.is_resident(&call.contact) {
+                return Err(ManyChatError::NoToken);
+            }
             let outcome = self.answer(&call).await;
             if let Err(error) = &outcome {
                 self.tell(&call.contact, Happened::Failed(error.clone()));

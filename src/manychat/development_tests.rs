@@ -10,7 +10,7 @@ fn names() -> Names {
 }
 
 fn account() -> (Arc<DevelopmentAccount>, mpsc::UnboundedReceiver<Happening>) {
-    DevelopmentAccount::new(names())
+    DevelopmentAccount::new(names(), Residents::Everybody)
 }
 
 fn contact(name: &str) -> SubscriberId {
@@ -140,4 +140,14 @@ async fn a_flow_without_a_name_is_refused() {
     let (account, _happenings) = account();
     let error = account.call(call("1", flow(""))).await.unwrap_err();
     assert_eq!((error.status(), error.class()), (Some(400), Class::Final));
+}
+
+/// API-10: where others use the database too, a real contact's reply is not swallowed; it waits for a key.
+#[tokio::test]
+async fn a_real_contact_is_not_reached_through_the_account() {
+    let (account, mut happenings) = DevelopmentAccount::new(names(), Residents::OwnContacts);
+    let error = account.call(call("7301144", tag("tagged"))).await.unwrap_err();
+    assert_eq!((&error, error.class()), (&ManyChatError::NoToken, Class::Retryable));
+    assert!(happenings.try_recv().is_err(), "and it is not shown");
+    assert_eq!(account.call(call("playground-1", tag("tagged"))).await, Ok(Answer::Accepted));
 }

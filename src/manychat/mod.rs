@@ -13,7 +13,8 @@ mod wire;
 
 pub use client::{CALL_LIMIT, client};
 pub use development::{
-    ContactView, DEVELOPMENT_REPLY_FLOW, DevelopmentAccount, Happened, Happening, Trouble,
+    ContactView, DEVELOPMENT_CONTACT, DEVELOPMENT_REPLY_FLOW, DevelopmentAccount, Happened, Happening,
+    Residents, Trouble,
 };
 pub use error::{Class, LostBy, ManyChatError, Unstarted};
 pub use handle::{AnswerSlot, Handle, Letter, Order, OrderId, Orders, channel};

@@ -52,7 +52,8 @@ fn judge(headers: &HeaderMap, is_page: bool) -> Option<&'static str> {
     let mut origins = headers.get_all(ORIGIN);
     let same_origin = origins
         .all(|origin| origin.to_str().ok().and_then(|text| text.strip_prefix("http://")) == Some(host));
-    (!is_page && !(same_site && same_origin)).then_some("only the playground's own page may ask for this")
+    let own_page = same_site && same_origin;
+    (!is_page && !own_page).then_some("only the playground's own page may ask for this")
 }
 
 /// The one `Host`, when it is a name of this machine, with whatever port.

@@ -16,7 +16,7 @@ use crate::actors::Services;
 use crate::channel::{DynamicBlock, MESSAGE_PATH, Message};
 use crate::config::{Messages, Settings};
 use crate::domain::{ChannelName, ContactText, Redacted, SubscriberId};
-use crate::manychat::{DevelopmentAccount, Happened, Happening, Trouble};
+use crate::manychat::{DEVELOPMENT_CONTACT, DevelopmentAccount, Happened, Happening, Trouble};
 use crate::model::{MockMood, MockSwitch};
 use crate::store::playground;
 
@@ -106,7 +106,7 @@ impl Playground {
 
     /// A contact nobody has used before.
     pub(super) fn add_contact(&self, channel: ChannelName) -> Option<String> {
-        let name = format!("playground-{}", Uuid::new_v4().simple());
+        let name = format!("{DEVELOPMENT_CONTACT}{}", Uuid::new_v4().simple());
         self.inner.board.add(SubscriberId::new(&name)?, channel);
         Some(name)
     }

@@ -36,9 +36,10 @@ fn say(page: &mut Page<'_>, text: &str) {
     page.press("Enter");
 }
 
+/// Returns when the service has said that it is switched.
 fn switch(page: &mut Page<'_>, which: &str, position: &str) {
     page.click(&format!("input[name={which}][value={position}] + span"));
-    page.wait(&format!("document.querySelector('input[name={which}][value={position}]').checked"));
+    page.wait(&format!("document.querySelector('#{which}-hint').dataset.position === '{position}'"));
 }
 
 /// Where each text stands in the chat; -1 when it does not.
@@ -218,7 +219,7 @@ async fn the_screenshot() {
     page.wait("!document.querySelector('.typing')");
     let assets = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/assets");
     page.value("document.activeElement.blur()");
-    page.resize(1280, 860);
+    page.resize(1280, 1010);
     page.screenshot(&assets.join("playground.png"));
     let scratch = std::env::temp_dir().join("playground-shots");
     page.resize(900, 1000);

@@ -196,6 +196,19 @@ async fn a_refusing_account_ends_in_a_dead_letter() {
     assert_eq!(post(&app, "/playground/switches", json!({ "manychat": "no such" })).await.status, 400);
 }
 
+/// API-10, DEC-16: in a database that is not the process's own, the reply of a real contact waits for a key.
+#[tokio::test]
+async fn a_real_contacts_reply_is_not_swallowed() {
+    let app = app().await;
+    post(&app, "/playground/switches", json!({ "model": "slow" })).await;
+    app.send("how much is it?").await;
+    let failed = app.await_rows("select status, last_error from outbox where last_error is not null").await;
+    assert!(
+        failed[0]["last_error"].as_str().unwrap().contains("MANYCHAT_API_TOKEN is not set"),
+        "{failed:?}"
+    );
+}
+
 /// DEC-16: with a key the real account is used, and there is nothing to switch.
 #[tokio::test]
 async fn with_a_key_the_real_account_is_used() {

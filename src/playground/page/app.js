@@ -420,7 +420,9 @@ function renderSwitch(which, choices, without) {
   }
   for (const input of place.querySelectorAll("input")) input.checked = input.value === value;
   const chosenOne = choices.find(([word]) => word === value);
-  byId(which + "-hint").textContent = chosenOne ? chosenOne[2] : without;
+  const hint = byId(which + "-hint");
+  hint.textContent = chosenOne ? chosenOne[2] : without;
+  hint.dataset.position = String(value);
 }
 
 function drawChoice(which, word, label, hint) {
