@@ -3,6 +3,7 @@
 //! Never: retries, paces or counts calls (the actor does), reads the database, lets a contact's profile out.
 
 mod client;
+mod development;
 mod error;
 mod handle;
 mod port;
@@ -11,6 +12,10 @@ mod said;
 mod wire;
 
 pub use client::{CALL_LIMIT, client};
+pub use development::{
+    ContactView, DEVELOPMENT_CONTACT, DEVELOPMENT_REPLY_FLOW, DevelopmentAccount, Happened, Happening,
+    Residents, Trouble,
+};
 pub use error::{Class, LostBy, ManyChatError, Unstarted};
 pub use handle::{AnswerSlot, Handle, Letter, Order, OrderId, Orders, channel};
 pub use port::DeliveryClient;

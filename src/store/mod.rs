@@ -14,6 +14,7 @@ pub mod migrations;
 pub mod open;
 pub mod outbox;
 pub mod owed;
+pub mod playground;
 pub mod processes;
 pub mod rate;
 pub mod settle;

@@ -3,11 +3,13 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
 
 mod app;
+mod devtools;
 mod proxy;
 mod quoting_server;
 
 mod answers;
 mod bad_input;
+mod browser;
 mod commands;
 mod configuration;
 mod database;
@@ -17,6 +19,7 @@ mod limits;
 mod logs;
 mod long_replies;
 mod operators;
+mod playground;
 mod privacy;
 mod raw_http;
 mod rooms;
