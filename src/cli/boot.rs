@@ -132,14 +132,15 @@ pub(super) fn start_system(
     workers: bool,
 ) -> anyhow::Result<System> {
     let pool = Database::new(database.clone(), runtime.handle().clone(), PoolLimits::default())?;
+    let (handle, orders) = manychat::channel();
     let context = TurnContext {
         database: pool,
         runner: model::resolve(&settings.model)?,
+        manychat: handle.clone(),
         clock: Arc::new(SystemClock),
         process: ProcessId::fresh(),
         settings: TurnSettings::of(settings),
     };
-    let (handle, orders) = manychat::channel();
     let delivery = Delivery {
         handle,
         orders,
