@@ -4,15 +4,19 @@
 
 mod app;
 mod proxy;
+mod stub_manychat;
 
 mod answers;
 mod bad_input;
 mod commands;
 mod database;
+mod dead_letters;
 mod durability;
+mod handoffs;
 mod limits;
 mod logs;
 mod long_replies;
 mod operators;
+mod personal_data;
 mod privacy;
 mod rooms;
