@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use tokio::runtime::Handle;
 
 use super::heartbeat::Pulse;
-use crate::manychat::{self, Action, ManyChatError, Priority};
+use crate::manychat::{Action, ManyChatError, Priority};
 use crate::store::StoreError;
 use crate::store::handoff_tags::{self as tags, Attempt, Attempted, Change};
 use crate::turn::{Snapshots, TurnContext};
@@ -27,14 +27,13 @@ const STOP_STEP: Duration = Duration::from_millis(10);
 /// Looks when it is told to; cheap to clone.
 #[derive(Clone)]
 pub(super) struct HandoffTags {
-    pub(super) context: Arc<TurnContext>,
-    pub(super) snapshots: Arc<Snapshots>,
-    pub(super) manychat: manychat::Handle,
-    pub(super) pulse: Pulse,
-    pub(super) io: Handle,
+    context: Arc<TurnContext>,
+    snapshots: Arc<Snapshots>,
+    pulse: Pulse,
+    io: Handle,
     /// One look at a time.
-    pub(super) looking: Arc<AtomicBool>,
-    pub(super) stopping: Arc<AtomicBool>,
+    looking: Arc<AtomicBool>,
+    stopping: Arc<AtomicBool>,
 }
 
 /// Ends a look, also one that panics.
@@ -47,6 +46,22 @@ impl Drop for Look {
 }
 
 impl HandoffTags {
+    pub(super) fn new(
+        context: &Arc<TurnContext>,
+        snapshots: &Arc<Snapshots>,
+        pulse: Pulse,
+        io: &Handle,
+    ) -> Self {
+        Self {
+            context: Arc::clone(context),
+            snapshots: Arc::clone(snapshots),
+            pulse,
+            io: io.clone(),
+            looking: Arc::default(),
+            stopping: Arc::default(),
+        }
+    }
+
     /// Looks once, in the background.
     pub(super) fn look(&self) {
         if self.stopping.load(Ordering::Acquire) || self.looking.swap(true, Ordering::AcqRel) {
@@ -108,7 +123,7 @@ impl HandoffTags {
             Change::Add => Action::AddTag { tag: attempt.tag.clone() },
             Change::Remove => Action::RemoveTag { tag: attempt.tag.clone() },
         };
-        let result = self.manychat.perform(&attempt.subscriber, action, Priority::Background).await;
+        let result = self.context.manychat.perform(&attempt.subscriber, action, Priority::Background).await;
         report(attempt, &result);
         self.record(attempt, &outcome_of(result)).await;
     }

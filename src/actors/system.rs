@@ -146,15 +146,8 @@ impl System {
             io: io.clone(),
             looking: Arc::default(),
         });
-        let handoff_tags = outbox.is_some().then(|| HandoffTags {
-            context: Arc::clone(&context),
-            snapshots: Arc::clone(&snapshots),
-            manychat: manychat.clone(),
-            pulse: heartbeat.pulse(),
-            io: io.clone(),
-            looking: Arc::default(),
-            stopping: Arc::default(),
-        });
+        let handoff_tags =
+            outbox.is_some().then(|| HandoffTags::new(&context, &snapshots, heartbeat.pulse(), &io));
         let steps = Arc::new(TurnSteps { context: Arc::clone(&context), resolver: resolver.clone() });
         let shared = Arc::new(Shared { steps, confirmer: confirmer.clone(), waker, io });
         let directory = Directory::new(arbiters.iter().map(Arbiter::handle).collect(), shared, limits);

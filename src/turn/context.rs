@@ -15,7 +15,7 @@ pub struct TurnContext {
     pub database: Database,
     /// The model.
     pub runner: Runner,
-    /// ManyChat, for the reads a turn makes.
+    /// ManyChat, for what a turn reads and what follows it.
     pub manychat: manychat::Handle,
     /// Business time.
     pub clock: Arc<dyn Clock>,

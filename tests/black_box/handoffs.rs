@@ -248,6 +248,19 @@ async fn a_read_that_hangs_costs_a_second_and_a_half() {
     assert!(answer.elapsed < Duration::from_secs(4), "{:?}", answer.elapsed);
 }
 
+/// DEC-9, RACE-5: while it may be silence, the deadline brings no holding line.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_holding_line_is_sent_during_a_takeover() {
+    let stub = StubManyChat::start().await;
+    stub.fall_silent(GET_INFO);
+    let app = with(&stub).rules(pause_by_tag).env("RACE_DEADLINE_MS", "900").start().await;
+    app.send(HANDOFF).await;
+    assert_eq!(app.send("hello?").await.texts().len(), 0);
+    app.log_line("turn silent: a person has taken over").await;
+    assert_eq!(app.rows("select 1 from outbox").await.len(), 0, "nothing follows");
+    assert_eq!(app.rows("select 1 from rs_owed where status = 'running'").await.len(), 0);
+}
+
 /// DEC-9, DEC-25: the tag that calls the person may be the one that is waited for; before it is there, nothing ends.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_tag_can_call_and_keep_silent() {

@@ -1,8 +1,13 @@
 //! Export, erasure and retention over the real schema (DEC-13).
 
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::FromRawFd;
+use std::process::Command;
+
 use serde_json::{Value, json};
 
-use crate::app::{CONTACT, Ended, Setup, TestApp, command, environment, free_port};
+use crate::app::{CONTACT, Ended, Setup, TestApp, binary, command, environment, free_port};
 
 const OTHER: &str = "70010002";
 
@@ -83,6 +88,40 @@ async fn an_erasure_leaves_nothing_of_the_contact() {
     assert_eq!(run(&app, &["contact", "export", CONTACT]).code, Some(1));
     assert_eq!(run(&app, &["contact", "export", OTHER]).code, Some(0), "the other contact stays");
     assert_eq!(app.send("how much is it?").await.texts().len(), 1, "and may come back");
+}
+
+/// DEC-13: on a terminal the command asks, and only the whole word goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_erasure_asks_on_a_terminal() {
+    let app = TestApp::start().await;
+    app.send("hello").await;
+    let declined = on_a_terminal(&app, "y\n");
+    assert!(declined.0 == Some(1) && declined.1.contains("nothing was erased"), "{declined:?}");
+    assert!(declined.1.contains("rows of this contact will be erased"), "{declined:?}");
+    assert_eq!(app.rows("select 1 from conversations").await.len(), 1);
+    assert_eq!(on_a_terminal(&app, "erase\n").0, Some(0));
+    assert_eq!(app.rows("select 1 from conversations").await.len(), 0);
+}
+
+/// Exit code and stderr of an erasure whose standard input is a terminal on which this is typed.
+fn on_a_terminal(app: &TestApp, typed: &str) -> (Option<i32>, String) {
+    let (mut keyboard, mut terminal) = (0, 0);
+    let (name, attributes, size) = (std::ptr::null_mut(), std::ptr::null_mut(), std::ptr::null_mut());
+    // SAFETY: both places are ours, and null leaves the rest to the system.
+    let opened = unsafe { libc::openpty(&raw mut keyboard, &raw mut terminal, name, attributes, size) };
+    assert_eq!(opened, 0);
+    // SAFETY: two fresh descriptors that nobody else owns.
+    let (mut keyboard, terminal) = unsafe { (File::from_raw_fd(keyboard), File::from_raw_fd(terminal)) };
+    keyboard.write_all(typed.as_bytes()).unwrap();
+    let output = Command::new(binary())
+        .args(["contact", "erase", CONTACT])
+        .env_clear()
+        .envs(&app.env)
+        .current_dir(&app.folder.path)
+        .stdin(terminal)
+        .output()
+        .unwrap();
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
 /// DEC-13: an erasure while a turn runs ends the turn without a word and without a trace.
