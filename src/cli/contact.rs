@@ -64,8 +64,12 @@ pub(super) fn erase(arguments: &EraseArguments) -> anyhow::Result<ExitCode> {
         if asks && !confirmed(total)? {
             anyhow::bail!("nothing was erased");
         }
+        let tags = personal::tags_left(client, tenant, &subscriber).await?;
         let erased = personal::erase(client, tenant, &subscriber).await?;
         database::print(&lines(&erased, "erased"))?;
+        for tag in tags {
+            eprintln!("ManyChat may still show the tag `{tag}` at this contact: remove it there");
+        }
         Ok(ExitCode::SUCCESS)
     })
 }

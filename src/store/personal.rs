@@ -58,6 +58,15 @@ const FIND: &str = "select id from conversations where tenant_id = $1 and subscr
 const FIND_AND_LOCK: &str =
     "select id from conversations where tenant_id = $1 and subscriber_id = $2 for update";
 
+/// Tags of ours that ManyChat may still show at the contact.
+const TAGS_LEFT: &str = "
+    select distinct h.tag from rs_handoffs h join conversations c on c.id = h.conversation_id
+    where c.tenant_id = $1 and c.subscriber_id = $2 and h.tag_state in ('attempting', 'added', 'unknown')
+      and not exists (select 1 from rs_handoffs r
+                      where r.conversation_id = h.conversation_id and r.tag = h.tag and r.untag_state = 'removed'
+                        and (r.opened_at, r.id) >= (h.opened_at, h.id))
+    order by h.tag";
+
 /// The contact, under a name that every condition uses.
 const WHO: &str = "with who as (select $1::text as tenant, $2::text as subscriber, $3::uuid as conversation)";
 
@@ -135,6 +144,20 @@ pub async fn count(
     }
     transaction.commit().await?;
     Ok(counts)
+}
+
+/// Names of the tags that a handoff may have left at the contact in ManyChat. After an erasure nobody knows of them.
+///
+/// # Errors
+/// As [`export`].
+pub async fn tags_left(
+    client: &Client,
+    tenant: &TenantId,
+    subscriber: &SubscriberId,
+) -> Result<Vec<String>, StoreError> {
+    let rows = client.query(TAGS_LEFT, &[&tenant.as_str(), &subscriber.expose()]).await;
+    let tags = rows.map_err(StoreError::of_command)?;
+    Ok(tags.iter().map(|row| row.try_get("tag")).collect::<Result<_, _>>()?)
 }
 
 /// Erases the contact, in one transaction. A turn that is under way ends without a reply, and a reply that is being

@@ -33,3 +33,7 @@ pub async fn hush(
     lease.give_back();
     Ok(ended > 0)
 }
+
+#[cfg(test)]
+#[path = "takeover_tests.rs"]
+mod tests;

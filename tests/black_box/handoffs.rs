@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::app::{CONTACT, Ended, Setup, TestApp, command, environment, free_port, write_tenant};
+use crate::app::{CONTACT, Ended, SECRET, Setup, TestApp, command, environment, free_port, write_tenant};
 use crate::stub_manychat::{ADD_TAG, GET_INFO, GET_TAGS, REMOVE_TAG, SEND_FLOW, StubManyChat};
 
 const HANDOFF: &str = "this is a scam, refund!";
@@ -75,6 +75,15 @@ async fn a_handoff_calls_a_person_and_closing_it_ends_the_call() {
     assert_eq!((stub.calls_to(ADD_TAG).len(), stub.calls_to(REMOVE_TAG).len()), (1, 1));
     assert_eq!(run(&app, &["handoffs", "list"]).stdout, "no open handoffs\n");
     assert!(run(&app, &["handoffs", "list", "--all"]).stdout.contains("operator"));
+    app.send(HANDOFF).await;
+    app.await_that("select 1 from rs_handoffs where tag_state = 'added'", |rows| rows.len() == 2).await;
+    assert_eq!(stub.calls_to(ADD_TAG).len(), 2, "the next handoff calls anew");
+    let erased = run(&app, &["contact", "erase", CONTACT, "--yes"]);
+    assert!(
+        erased.code == Some(0) && erased.stderr.contains(TAG),
+        "what is left there is named: {}",
+        erased.stderr
+    );
     for (name, text) in [("the contact", CONTACT), ("the words", "this is a")] {
         assert!(!app.output().contains(text), "{name} in the log");
     }
@@ -212,6 +221,26 @@ async fn a_message_of_the_agent_starts_the_minutes_anew() {
     app.send(HANDOFF).await;
     app.run("update rs_handoffs set opened_at = now() - interval '31 minutes'").await;
     assert_eq!(app.send("how much is it?").await.texts().len(), 0, "the agent's text is younger");
+}
+
+/// DEC-9, TOK-13, 04 section 8.1: under enforcement only the proved contact is kept silent and read.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_takeover_is_the_contacts_own() {
+    let stub = StubManyChat::start().await;
+    stub.set_tags(&[TAG]);
+    let app = with(&stub).rules(pause_by_tag).env("CONTACT_TOKENS_ENFORCED", "true").start().await;
+    let digest = manychat_agent::turn::digest("right");
+    app.run(&format!(
+        "insert into conversations (tenant_id, subscriber_id, channel, token_hash, token_issued_at)
+           values ('test', '{CONTACT}', 'whatsapp', '{digest}', now());
+         insert into rs_handoffs (conversation_id, reason) select id, 'complaint' from conversations"
+    ))
+    .await;
+    let bound = json!({ "subscriber_id": CONTACT, "text": "hello?", "ai_token": "right" }).to_string();
+    assert_eq!(app.post(&bound, Some(SECRET)).await.texts().len(), 0);
+    assert_eq!(stub.calls_to(GET_INFO).len(), 1);
+    assert_eq!(app.send("how much is it?").await.texts().len(), 1, "an unbound message stands for itself");
+    assert_eq!(stub.calls_to(GET_INFO).len(), 1);
 }
 
 /// DEC-9, READ-6: silence while ManyChat shows the tag, or does not answer; then the handoff is over.
