@@ -53,6 +53,13 @@ pub(super) fn table(rows: &[Vec<String>]) -> String {
     rows.iter().map(line).collect()
 }
 
+/// Says that a list may go on behind its last row.
+pub(super) fn report_limit(shown: usize, limit: i64) {
+    if i64::try_from(shown).is_ok_and(|shown| shown >= limit) {
+        eprintln!("only the oldest {limit} are shown: raise --limit to see more");
+    }
+}
+
 /// A span as a person reads it: `45s`, `12m`, `3h 20m`, `4d 2h`.
 pub(super) fn span(seconds: f64) -> String {
     // A negative or absurd number ends at the type's edge, which is as good as any answer.

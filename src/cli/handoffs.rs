@@ -44,6 +44,7 @@ pub(super) fn list(arguments: &ListArguments) -> anyhow::Result<ExitCode> {
             (false, true) => database::print("no open handoffs\n")?,
             (false, false) => database::print(&as_table(&rows))?,
         }
+        database::report_limit(rows.len(), arguments.limit);
         Ok(ExitCode::SUCCESS)
     })
 }

@@ -87,6 +87,7 @@ pub(super) fn list(arguments: &ListArguments) -> anyhow::Result<ExitCode> {
             (false, true) => database::print("nothing in these states\n")?,
             (false, false) => database::print(&as_table(&rows))?,
         }
+        database::report_limit(rows.len(), arguments.limit);
         Ok(ExitCode::SUCCESS)
     })
 }
