@@ -10,6 +10,7 @@ use tokio::runtime::Runtime;
 use super::confirmer::Confirmer;
 use super::conversation::{Shared, TurnSteps};
 use super::directory::{Directory, Limits};
+use super::handoff_tags::HandoffTags;
 use super::heartbeat::Heartbeat;
 use super::manychat::{DatabaseRate, Delivery, ManyChat, Parts};
 use super::observe::ActorsReport;
@@ -72,6 +73,7 @@ pub struct Services {
     heartbeat: Arc<Heartbeat>,
     manychat_actor: ManyChat,
     outbox: Option<Outbox>,
+    handoff_tags: Option<HandoffTags>,
     pressure: Arc<Pressure>,
 }
 
@@ -145,10 +147,14 @@ impl System {
             io: io.clone(),
             looking: Arc::default(),
         });
+        let handoff_tags =
+            outbox.is_some().then(|| HandoffTags::new(&context, &snapshots, heartbeat.pulse(), &io));
         let steps = Arc::new(TurnSteps { context: Arc::clone(&context), resolver: resolver.clone() });
         let shared = Arc::new(Shared { steps, confirmer: confirmer.clone(), waker, io });
         let directory = Directory::new(arbiters.iter().map(Arbiter::handle).collect(), shared, limits);
-        let supervisor = SupervisorActor::new(Arc::clone(&directory), confirmer, resolver, recoverer);
+        let supervised = Arc::clone(&directory);
+        let supervisor =
+            SupervisorActor::new(supervised, confirmer, resolver, recoverer, handoff_tags.clone());
         let address = SupervisorActor::start_in_arbiter(&system_arbiter.handle(), move |_| supervisor);
         let services = Services {
             directory,
@@ -159,6 +165,7 @@ impl System {
             heartbeat: Arc::new(heartbeat),
             manychat_actor,
             outbox,
+            handoff_tags,
             pressure,
         };
         Ok(Self { services, arbiters, system_arbiter })
@@ -178,6 +185,9 @@ impl System {
         if let Some(outbox) = &self.services.outbox {
             let rest = until.saturating_duration_since(Instant::now()).max(LAST_REPLY);
             drained &= outbox.stop(rest).await;
+        }
+        if let Some(tags) = &self.services.handoff_tags {
+            drained &= tags.stop(until.saturating_duration_since(Instant::now()).max(LAST_REPLY)).await;
         }
         // Calls that nobody waits for in the outbox, such as actions behind a response.
         while self.services.manychat.open() > 0 && Instant::now() < until {

@@ -179,14 +179,15 @@ pub(super) fn start_system(
     controls: Option<&Controls>,
 ) -> anyhow::Result<System> {
     let pool = Database::new(database.clone(), runtime.handle().clone(), PoolLimits::default())?;
+    let (handle, orders) = manychat::channel();
     let context = TurnContext {
         database: pool,
         runner: model::resolve_with(&settings.model, controls.and_then(|controls| controls.mock.clone()))?,
+        manychat: handle.clone(),
         clock: Arc::new(SystemClock),
         process: ProcessId::fresh(),
         settings: TurnSettings::of(settings),
     };
-    let (handle, orders) = manychat::channel();
     let delivery = Delivery {
         handle,
         orders,

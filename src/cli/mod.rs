@@ -35,11 +35,16 @@ mod boot;
 mod bootstrap;
 mod completions;
 mod config_check;
+mod contact;
+mod database;
 mod dev;
+mod handoffs;
 mod health;
 mod local_http;
+mod outbox;
 mod process;
 mod reload;
+mod retention;
 mod serve;
 mod simulate;
 mod tokens;
@@ -101,6 +106,18 @@ enum Command {
     /// Contact tokens
     #[command(subcommand)]
     Tokens(TokensCommand),
+    /// Contacts who wait for a person
+    #[command(subcommand)]
+    Handoffs(HandoffsCommand),
+    /// Replies that go later, and dead letters
+    #[command(subcommand)]
+    Outbox(OutboxCommand),
+    /// All data of one contact
+    #[command(subcommand)]
+    Contact(ContactCommand),
+    /// Data that is too old
+    #[command(subcommand)]
+    Retention(RetentionCommand),
     /// Print a script that completes this command line in a shell
     Completions(completions::CompletionsArguments),
 }
@@ -115,6 +132,40 @@ enum ConfigCommand {
 enum TokensCommand {
     /// Issue a contact token to every recent contact that has none
     Backfill(tokens::BackfillArguments),
+}
+
+#[derive(Subcommand, Debug)]
+enum HandoffsCommand {
+    /// List who waits for a person, since when and why
+    List(handoffs::ListArguments),
+    /// Close a handoff; the service then removes the tag that called the person
+    Close(handoffs::CloseArguments),
+}
+
+#[derive(Subcommand, Debug)]
+enum OutboxCommand {
+    /// List what is queued or dead
+    List(outbox::ListArguments),
+    /// Show one row, without its words
+    Show(outbox::ShowArguments),
+    /// Try dead rows again, with a fresh window
+    Retry(outbox::ChangeArguments),
+    /// Decide that dead rows are never sent
+    Discard(outbox::ChangeArguments),
+}
+
+#[derive(Subcommand, Debug)]
+enum ContactCommand {
+    /// Print everything that is stored about a contact, as JSON
+    Export(contact::ExportArguments),
+    /// Erase everything that is stored about a contact
+    Erase(contact::EraseArguments),
+}
+
+#[derive(Subcommand, Debug)]
+enum RetentionCommand {
+    /// Delete what is older than retentionDays in rules.json
+    Run(retention::RunArguments),
 }
 
 /// Runs the command the process was started with.
@@ -167,6 +218,15 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Health(arguments) => health::run(&arguments),
         Command::Config(ConfigCommand::Check(arguments)) => config_check::run(&arguments),
         Command::Tokens(TokensCommand::Backfill(arguments)) => tokens::run(&arguments),
+        Command::Handoffs(HandoffsCommand::List(arguments)) => handoffs::list(&arguments),
+        Command::Handoffs(HandoffsCommand::Close(arguments)) => handoffs::close(&arguments),
+        Command::Outbox(OutboxCommand::List(arguments)) => outbox::list(&arguments),
+        Command::Outbox(OutboxCommand::Show(arguments)) => outbox::show(&arguments),
+        Command::Outbox(OutboxCommand::Retry(arguments)) => outbox::retry(&arguments),
+        Command::Outbox(OutboxCommand::Discard(arguments)) => outbox::discard(&arguments),
+        Command::Contact(ContactCommand::Export(arguments)) => contact::export(&arguments),
+        Command::Contact(ContactCommand::Erase(arguments)) => contact::erase(&arguments),
+        Command::Retention(RetentionCommand::Run(arguments)) => retention::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments, Arguments::command()),
     }
 }

@@ -283,6 +283,12 @@ fn takeover_and_handoff_name_how_a_person_is_called() {
     assert_refused("rules.takeover", json!({}), &["  takeover: needs pauseMinutes, tag or both"]);
     assert_refused("rules.takeover", json!({ "pauseMinutes": 0 }), &["takeover.pauseMinutes"]);
     assert_refused("rules.takeover", json!({ "pauseMinutes": 52_560_001 }), &["takeover.pauseMinutes"]);
+    let warnings = Files::demo().set("rules.takeover", json!({ "tag": "colleague" })).warnings();
+    assert!(warnings[0].starts_with("rules.json: takeover.tag: is not handoff.tag"), "{warnings:?}");
+    let same = Files::demo()
+        .set("rules.takeover", json!({ "tag": "x" }))
+        .set("rules.handoff", json!({ "tag": "x" }));
+    assert_eq!(same.warnings(), Vec::<String>::new());
     let rules = assert_loads("rules.handoff", json!({ "tag": "needs-person" })).rules;
     assert_eq!(rules.handoff.unwrap().tag, "needs-person");
     assert_refused("rules.handoff", json!({}), &["  handoff.tag: is missing"]);

@@ -24,6 +24,12 @@ pub enum StoreError {
     /// The database has none of our tables: start `agent serve` or `agent worker` on it once.
     #[error("the database has no tables yet: start `agent serve` or `agent worker` once")]
     NoTables,
+    /// Its tables are those of an earlier version: start this version's `agent serve` or `agent worker` on it once.
+    #[error("the database has an older schema: start this version's `agent serve` or `agent worker` once")]
+    OldTables,
+    /// Another run of the same command is under way: wait for it.
+    #[error("another run of this command is under way on this database: wait until it has ended")]
+    Busy,
     /// A row has a shape this version does not understand.
     #[error("unexpected value in {what}")]
     Unexpected {
@@ -47,6 +53,16 @@ impl StoreError {
     #[must_use]
     pub fn is_deadlock(&self) -> bool {
         matches!(self, Self::Refused { code } if code == "40P01")
+    }
+
+    /// The same for a command, which runs no migration (MIG-8): a missing table or column is said in words.
+    #[must_use]
+    pub(super) fn of_command(error: tokio_postgres::Error) -> Self {
+        match error.code() {
+            Some(code) if *code == SqlState::UNDEFINED_TABLE => Self::NoTables,
+            Some(code) if *code == SqlState::UNDEFINED_COLUMN => Self::OldTables,
+            _ => error.into(),
+        }
     }
 
     /// True when the work may have been committed all the same.

@@ -10,14 +10,20 @@ mod tls;
 
 pub mod backfill;
 pub mod embedded;
+pub mod handoff_tags;
+pub mod handoffs;
 pub mod migrations;
 pub mod open;
 pub mod outbox;
+pub mod outbox_operator;
 pub mod owed;
 pub mod playground;
+pub mod personal;
 pub mod processes;
 pub mod rate;
+pub mod retention;
 pub mod settle;
+pub mod takeover;
 
 pub use address::{Address, AddressError};
 pub use error::StoreError;

@@ -103,8 +103,16 @@ pub(super) const READ: &str = concat!(
                  and t.outcome is distinct from 'nudge_skipped'
                order by t.seq desc limit $7) h) end as history,
        exists (select 1 from outbox x where x.tenant_id = $1 and x.subscriber_id = $2 and x.kind = 'reply'
-                 and x.status in ('pending', 'delivering')) as reply_queued
+                 and x.status in ('pending', 'delivering')) as reply_queued,
+       called.tag_pending,
+       case when called.opened_at is not null then greatest(called.opened_at, (
+         select t.created_at from turns t
+         where t.conversation_id = c.id and t.role = 'agent' and t.outcome is distinct from 'nudge_skipped'
+         order by t.seq desc limit 1)) end as quiet_since
      from conversations c
+     cross join lateral (select max(p.opened_at) as opened_at,
+                                coalesce(bool_or(p.tag_state is null or p.tag_state = 'attempting'), false) as tag_pending
+                         from rs_handoffs p where p.conversation_id = c.id and p.closed_at is null) called
      cross join lateral (select coalesce(sum(tokens), 0)::bigint as tokens, coalesce(sum(cost_usd), 0) as cost_usd
                          from rs_owed where tenant_id = $1 and status = 'said') o
      left join budget_counters b on b.tenant_id = $1 and b.day = $8
@@ -188,8 +196,19 @@ pub struct OpenTurn {
     pub spent_usd: Decimal,
     /// True when an earlier reply to the contact is still on its way (LANE-7).
     pub reply_queued: bool,
+    /// The contact's open handoff; `None` when there is none (DEC-35).
+    pub handoff: Option<OpenHandoff>,
     /// Earlier turns, oldest first; empty when the turn may not read them.
     pub history: Vec<HistoryRow>,
+}
+
+/// A handoff that nobody has closed yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenHandoff {
+    /// The agent's latest message or the handoff itself, whichever came later (DEC-9).
+    pub quiet_since: Timestamp,
+    /// True while the tag that calls a person has not been added and still may be.
+    pub tag_pending: bool,
 }
 
 /// One earlier turn.
@@ -388,8 +407,15 @@ fn started(
         spent_tokens: read.try_get("tokens")?,
         spent_usd: read.try_get("cost_usd")?,
         reply_queued: read.try_get("reply_queued")?,
+        handoff: open_handoff(read)?,
         history,
     })
+}
+
+fn open_handoff(read: &Row) -> Result<Option<OpenHandoff>, StoreError> {
+    let quiet_since: Option<Timestamp> = read.try_get("quiet_since")?;
+    let tag_pending = read.try_get("tag_pending")?;
+    Ok(quiet_since.map(|quiet_since| OpenHandoff { quiet_since, tag_pending }))
 }
 
 #[cfg(test)]

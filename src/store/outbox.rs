@@ -37,7 +37,7 @@ const CLAIM: &str = "
         rs_lease_until = clock_timestamp() + make_interval(secs => $4)
     from due where o.id = due.id
     returning o.id, o.subscriber_id, o.conversation_id, o.payload, o.attempts, coalesce(o.rs_texts_sent, 0) as sent,
-              extract(epoch from clock_timestamp() - o.created_at)::float8 as age,
+              extract(epoch from clock_timestamp() - coalesce(o.rs_window_from, o.created_at))::float8 as age,
               greatest(0, extract(epoch from (select l.next_text_at from rs_lanes l
                                               where l.conversation_id = o.conversation_id) - clock_timestamp()))::float8
                 as pause";
@@ -147,7 +147,7 @@ pub struct Claim {
     pub attempt: i32,
     /// Texts that earlier attempts have delivered.
     pub sent: usize,
-    /// How long the reply has existed.
+    /// How long the reply has existed, or since an operator gave it a fresh window.
     pub age: Duration,
     /// How long to wait before the first text, so that the contact's texts keep their distance.
     pub pause: Duration,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::config::{Settings, Tenant};
 use crate::domain::{ChannelName, Clock, ProcessId, TenantId};
+use crate::manychat;
 use crate::model::{Runner, SystemPrompt};
 use crate::store::Database;
 
@@ -14,6 +15,8 @@ pub struct TurnContext {
     pub database: Database,
     /// The model.
     pub runner: Runner,
+    /// ManyChat, for what a turn reads and what follows it.
+    pub manychat: manychat::Handle,
     /// Business time.
     pub clock: Arc<dyn Clock>,
     /// This process.

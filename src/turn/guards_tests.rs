@@ -36,6 +36,7 @@ fn opened() -> OpenTurn {
         spent_tokens: 0,
         spent_usd: Decimal::ZERO,
         reply_queued: false,
+        handoff: None,
         history: Vec::new(),
     }
 }

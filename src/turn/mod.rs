@@ -9,6 +9,7 @@ mod draft;
 mod guards;
 mod opening;
 mod steps;
+mod takeover;
 
 pub use answers::{Answers, Delivery};
 pub use binding::digest;
@@ -16,3 +17,4 @@ pub use context::{Snapshot, Snapshots, TurnContext, TurnSettings};
 pub use draft::{Decision, Draft};
 pub use opening::is_opening;
 pub use steps::{OpenReport, SettleReport, TurnRequest, Way, decide, handoff, open, resolve, settle};
+pub use takeover::may_be_silent;

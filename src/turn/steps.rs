@@ -9,14 +9,14 @@ use uuid::Uuid;
 use super::answers::{Answers, Delivery};
 use super::context::{Snapshot, TurnContext};
 use super::draft::{Decision, Draft};
-use super::{binding, guards, opening};
+use super::{binding, guards, opening, takeover};
 use crate::channel::{self, InboundMessage};
 use crate::domain::{Binding, ContactText, EscalationReason, Outcome, Redacted, TurnId};
 use crate::model::{HistoryTurn, Reply, TurnInput};
 use crate::store::open::{NewMessage, OpenRequest, OpenTurn, Opened};
 use crate::store::owed::{self, Resolved};
 use crate::store::settle::{self, AgentRow, SettleRequest, Settled, UsageRow};
-use crate::store::{StoreError, open as store_open};
+use crate::store::{StoreError, open as store_open, takeover as store_takeover};
 
 /// The messages one turn answers, and the configuration it runs under.
 pub struct TurnRequest {
@@ -32,7 +32,7 @@ pub struct TurnRequest {
 
 impl TurnRequest {
     /// The message whose request gets the reply.
-    fn live(&self) -> Option<&InboundMessage> {
+    pub(super) fn live(&self) -> Option<&InboundMessage> {
         self.messages.last()
     }
 
@@ -64,6 +64,8 @@ pub enum SettleReport {
     Inline(Vec<u8>),
     /// Recorded and queued.
     Queued,
+    /// A person has taken over: the messages are recorded, nothing is said.
+    Hushed,
     /// Somebody else ended the turn.
     Superseded,
     /// Not recorded, or not known to be.
@@ -128,9 +130,12 @@ fn report_binding(context: &TurnContext, turn: &OpenTurn) {
     }
 }
 
-/// Decides the reply: scripted opening, guards, then the model, at most for the abort time (TURN-9 to TURN-15).
+/// Decides the reply: silence while a person has taken over (DEC-9), scripted opening, guards, then the model, at most for the abort time (TURN-9 to TURN-15).
 pub async fn decide(context: &TurnContext, request: &TurnRequest, opened: &OpenTurn) -> Draft {
     let rules = &request.snapshot.tenant.rules;
+    if takeover::is_silent(context, request, opened).await {
+        return Draft::hushed();
+    }
     if let Some(trigger) = rules.opening_trigger.as_ref().filter(|_| request.is_opening()) {
         return Draft::of_copy(Reply::scripted(&trigger.message), Decision::Scripted);
     }
@@ -201,6 +206,9 @@ pub async fn settle(
     way: Way,
 ) -> SettleReport {
     let Way { deferred, silenced, limit } = way;
+    if matches!(draft.decision, Decision::Hushed) {
+        return hush(context, request, opened, limit).await;
+    }
     let answers = Answers::of(context, &request.snapshot);
     let texts = &draft.texts;
     report_decision(opened, draft, deferred);
@@ -240,6 +248,32 @@ pub async fn settle(
     }
 }
 
+/// Ends a turn that says nothing: no agent row, nothing owed (DEC-9).
+async fn hush(
+    context: &TurnContext,
+    request: &TurnRequest,
+    opened: &OpenTurn,
+    limit: Option<Duration>,
+) -> SettleReport {
+    let conversation = opened.conversation;
+    let ending = store_takeover::hush(&context.database, conversation, request.id, opened.fence);
+    match within(limit, ending).await {
+        Ok(true) => {
+            let binding = opened.binding.as_str();
+            tracing::info!(%conversation, binding, silent = true, "turn silent: a person has taken over");
+            SettleReport::Hushed
+        }
+        Ok(false) => {
+            tracing::warn!(%conversation, "turn superseded");
+            SettleReport::Superseded
+        }
+        Err(error) => {
+            tracing::error!(%conversation, err = %error, "turn not settled");
+            SettleReport::Failed(error)
+        }
+    }
+}
+
 fn settle_request(
     context: &TurnContext,
     opened: &OpenTurn,
@@ -270,7 +304,7 @@ fn settle_request(
 }
 
 /// Whether the turn belongs to the contact's own state and history (02 section 1).
-fn is_bound(context: &TurnContext, opened: &OpenTurn) -> bool {
+pub(super) fn is_bound(context: &TurnContext, opened: &OpenTurn) -> bool {
     opened.binding != Binding::Unbound || !context.settings.tokens_enforced
 }
 
@@ -302,6 +336,7 @@ fn report_decision(opened: &OpenTurn, draft: &Draft, deferred: bool) {
         Decision::UnreadableMedia => {
             tracing::info!(%conversation, reason = "not_supported", "media fallback");
         }
+        Decision::Hushed => {}
         Decision::Aborted => tracing::error!(%conversation, err = "aborted", "deferred model call failed"),
         Decision::Model(result) => report_model(opened, result, deferred),
     }

@@ -30,6 +30,15 @@ fn wrong_use_prints_the_usage_and_exits_with_2() {
             "health",
             "config check",
             "tokens backfill",
+            "handoffs list",
+            "handoffs close",
+            "outbox list",
+            "outbox show",
+            "outbox retry",
+            "outbox discard",
+            "contact export",
+            "contact erase",
+            "retention run",
             "completions",
         ] {
             assert!(usage.lines().any(|line| line.trim_start().starts_with(name)), "{name} in {usage}");
@@ -60,6 +69,11 @@ fn a_faulty_configuration_stops_every_command() {
         vec!["config", "check"],
         vec!["simulate", "hello"],
         vec!["tokens", "backfill"],
+        vec!["handoffs", "list"],
+        vec!["outbox", "list"],
+        vec!["contact", "export", "1"],
+        vec!["contact", "erase", "1", "--yes"],
+        vec!["retention", "run"],
     ] {
         let ended = command(&folder.path, &env, &words);
         assert_eq!(ended.code, Some(1), "{words:?}");

@@ -19,7 +19,7 @@ use crate::actors::directory::{ContactKey, Directory};
 use crate::actors::outbox::OutboxWaker;
 use crate::domain::{Deadline, TurnId};
 use crate::store::open::OpenTurn;
-use crate::turn::{Draft, OpenReport, SettleReport, TurnRequest, Way};
+use crate::turn::{self, Draft, OpenReport, SettleReport, TurnRequest, Way};
 
 /// How long to wait before asking again for a lane that another process holds.
 const LANE_PAUSE: Duration = Duration::from_millis(100);
@@ -296,7 +296,8 @@ impl ConversationActor {
                 }
                 SettleResult::Inline
             }
-            SettleReport::Queued => SettleResult::Queued,
+            // Nothing is owed: as for a queued reply, the request is answered silently and the turn is over.
+            SettleReport::Queued | SettleReport::Hushed => SettleResult::Queued,
             SettleReport::Superseded => SettleResult::Superseded,
             SettleReport::Failed(_) => SettleResult::Failed,
         }
@@ -333,6 +334,12 @@ impl Current {
         self.is_waited_for().then(|| self.deadline.budget())
     }
 
+    /// A reply that is still on its way tells enough (LANE-7), and where a person has taken over nothing is said (DEC-9).
+    fn says_no_holding_line(&self) -> bool {
+        let opened = self.opened.as_ref();
+        opened.is_some_and(|opened| opened.reply_queued || turn::may_be_silent(&self.request, opened))
+    }
+
     fn is_waited_for(&self) -> bool {
         self.slots.get(&self.live).is_some_and(|slot| !slot.is_answered())
     }
@@ -345,10 +352,7 @@ impl Current {
         mailbox: &Mailbox,
     ) -> Option<Answer> {
         match copy_of(telling) {
-            // A reply that is still on its way tells enough: no holding line behind it (LANE-7).
-            Some(Copy::HoldingLine) if self.opened.as_ref().is_some_and(|opened| opened.reply_queued) => {
-                copy_answer(Copy::Silent, slot, shared)
-            }
+            Some(Copy::HoldingLine) if self.says_no_holding_line() => copy_answer(Copy::Silent, slot, shared),
             Some(copy) => copy_answer(copy, slot, shared),
             None => {
                 let body = self.rendered.take()?;
