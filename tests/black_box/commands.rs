@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::app::{Folder, NOWHERE, Setup, TestApp, binary, command, environment, free_port, tenant_folder};
 
-/// CLI-3, CLI-6, CLI-8, ACC-CLI-1
+/// CLI-2, CLI-3, CLI-6, CLI-8, ACC-CLI-1
 #[test]
 fn wrong_use_prints_the_usage_and_exits_with_2() {
     let folder = Folder::new();
