@@ -62,7 +62,7 @@ fn placeholders_name_the_configured_fields() {
     assert_eq!(callback["url"], "https://agent.example.org/v1/channels/manychat/message");
 }
 
-/// DEC-3, OUT-6
+/// DEC-3, OUT-6, 05/CAP-2
 #[test]
 fn only_messenger_leaves_the_type_out_and_nobody_gets_quick_replies() {
     for channel in ChannelName::ALL {

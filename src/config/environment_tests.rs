@@ -143,7 +143,7 @@ fn a_blank_provider_address_counts_as_unset() {
     assert_eq!(settings.model.openai_base_url, "https://api.openai.com/v1");
 }
 
-/// ACC-ENV-3, ENV-16, ENV-26
+/// ACC-ENV-3, ENV-16, ENV-26, GAP-CFG-3, GAP-CH-9
 #[test]
 fn the_shared_secret_needs_16_characters_in_all_and_one_entry() {
     let message = refusal(&[("MANYCHAT_SHARED_SECRET", "short-planted")]);
@@ -219,7 +219,7 @@ fn enumerations_are_case_sensitive() {
     assert_eq!(settings(&[("LOG_LEVEL", "fatal")]).log_level, LogLevel::Fatal);
 }
 
-/// ACC-ENV-9, ENV-24, CAP-3
+/// ACC-ENV-9, ENV-24, 05/CAP-3
 #[test]
 fn an_unknown_channel_lists_the_known_ones() {
     let message = refusal(&[("CHANNEL", "signal")]);

@@ -83,7 +83,7 @@ fn an_unreadable_file_is_called_that() {
     assert!(message.contains("tools.json cannot be read"), "{message}");
 }
 
-/// LOAD-2, LOAD-3, LOAD-4: all faults of a file, one line each, with dotted paths.
+/// LOAD-2, LOAD-3, LOAD-4, LOAD-5: all faults of a file, one line each, with dotted paths.
 #[test]
 fn all_faults_of_a_file_are_reported_with_paths() {
     let files = Files::demo()

@@ -209,9 +209,10 @@ fn other_crates_are_held_back_and_cleaned() {
 /// LOG-9: a crate that handles a contact's words, or that nobody judged, is named with its place and not quoted.
 #[test]
 fn crates_that_may_quote_a_contact_are_not_quoted() {
-    let got = fields(|| tracing::warn!(target: "genai::adapter", "unknown block: zanzibar marmalade"));
+    let got =
+        fields(|| tracing::warn!(target: "model_library::adapter", "unknown block: zanzibar marmalade"));
     let place = got["library"].as_str().unwrap();
-    assert!(place.starts_with("genai::adapter:") && !got.to_string().contains("zanzibar"), "{got}");
+    assert!(place.starts_with("model_library::adapter:") && !got.to_string().contains("zanzibar"), "{got}");
     let line = line(|| tracing::error!(target: "some_new_crate", "zanzibar"));
     assert_eq!(line["msg"], "a library reported a problem");
 }

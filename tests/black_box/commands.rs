@@ -8,9 +8,9 @@ use std::process::{Command, Stdio};
 use manychat_agent::store::embedded::testing::TestServer;
 use serde_json::json;
 
-use crate::app::{Folder, Setup, TestApp, binary, command, environment, free_port, write_tenant};
+use crate::app::{Folder, NOWHERE, Setup, TestApp, binary, command, environment, free_port, tenant_folder};
 
-/// CLI-3, CLI-6, CLI-8, ACC-CLI-1
+/// CLI-2, CLI-3, CLI-6, CLI-8, ACC-CLI-1
 #[test]
 fn wrong_use_prints_the_usage_and_exits_with_2() {
     let folder = Folder::new();
@@ -60,9 +60,7 @@ fn wrong_use_prints_the_usage_and_exits_with_2() {
 /// CLI-4, CLI-25, ACC-CLI-2, ACC-CLI-3: the environment first, then the files; one message, exit 1.
 #[test]
 fn a_faulty_configuration_stops_every_command() {
-    let folder = Folder::new();
-    let mut env = environment(free_port(), "postgres://app@127.0.0.1:1/none", &folder.path);
-    write_tenant(&folder.path.join("config"), Some(|rules| rules["historyDays"] = 0.into()));
+    let (folder, mut env) = tenant_folder(NOWHERE, Some(|rules| rules["historyDays"] = 0.into()));
     for words in [
         vec!["serve"],
         vec!["worker"],
@@ -93,9 +91,7 @@ fn a_faulty_configuration_stops_every_command() {
 /// OPS-6, CLI-5: a database that cannot be reached is one clear line, without a secret.
 #[test]
 fn an_unreachable_database_is_one_line() {
-    let folder = Folder::new();
-    write_tenant(&folder.path.join("config"), None);
-    let env = environment(free_port(), "postgres://app:hidden-password@127.0.0.1:1/none", &folder.path);
+    let (folder, env) = tenant_folder("postgres://app:hidden-password@127.0.0.1:1/none", None);
     let ended = command(&folder.path, &env, &["serve"]);
     assert_eq!((ended.code, ended.stderr.lines().count()), (Some(1), 1), "{}", ended.stderr);
     assert!(ended.stderr.contains("DATABASE_URL"), "{}", ended.stderr);
@@ -236,10 +232,7 @@ fn completions_know_the_commands() {
 /// DB-1, CLI-60: an option that no connection can use is found without one.
 #[test]
 fn config_check_reads_the_database_address() {
-    let folder = Folder::new();
-    write_tenant(&folder.path.join("config"), None);
-    let env =
-        environment(free_port(), "postgres://app:hidden@127.0.0.1/none?sslmode=sometimes", &folder.path);
+    let (folder, env) = tenant_folder("postgres://app:hidden@127.0.0.1/none?sslmode=sometimes", None);
     let checked = command(&folder.path, &env, &["config", "check"]);
     assert_eq!(checked.code, Some(1));
     assert!(checked.stderr.contains("sslmode must be one of"), "{}", checked.stderr);
@@ -249,9 +242,7 @@ fn config_check_reads_the_database_address() {
 /// CLI-60 to CLI-62, DEC-6
 #[test]
 fn config_check_passes_with_warnings_and_fails_strictly() {
-    let folder = Folder::new();
-    write_tenant(&folder.path.join("config"), Some(|rules| rules["historyDay"] = 5.into()));
-    let env = environment(free_port(), "postgres://app@127.0.0.1:1/none", &folder.path);
+    let (folder, env) = tenant_folder(NOWHERE, Some(|rules| rules["historyDay"] = 5.into()));
     let checked = command(&folder.path, &env, &["config", "check"]);
     assert_eq!(checked.code, Some(0), "{}", checked.stderr);
     assert!(checked.stdout.starts_with("config check passed ("), "{}", checked.stdout);

@@ -6,10 +6,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::app::{Folder, SECRET, Setup, TestApp, command, environment, free_port, write_tenant};
+use crate::app::{NOWHERE, SECRET, Setup, TestApp, command, tenant_folder};
 use crate::quoting_server::QuotingServer;
-
-const NOWHERE: &str = "postgres://app@127.0.0.1:1/none";
 
 /// The lines of a `.env` with these variables.
 fn write_dot_env(folder: &Path, variables: &BTreeMap<String, String>) {
@@ -20,10 +18,8 @@ fn write_dot_env(folder: &Path, variables: &BTreeMap<String, String>) {
 /// CFG-1, CFG-2, CLI-4: `config` of the working directory, or what CONFIG_DIR names, for every command.
 #[test]
 fn every_command_reads_the_same_directory() {
-    let folder = Folder::new();
-    let mut env = environment(free_port(), NOWHERE, &folder.path);
+    let (folder, mut env) = tenant_folder(NOWHERE, None);
     env.remove("CONFIG_DIR");
-    write_tenant(&folder.path.join("config"), None);
     let checked = command(&folder.path, &env, &["config", "check"]);
     assert_eq!((checked.code, checked.stdout.as_str()), (Some(0), "config check passed (config)\n"));
     env.insert("CONFIG_DIR".to_owned(), "elsewhere".to_owned());
@@ -43,9 +39,7 @@ fn every_command_reads_the_same_directory() {
 /// CFG-3, CFG-4, CFG-5, CLI-1: `.env` of the working directory is read first, and the environment wins over it.
 #[test]
 fn the_environment_wins_over_the_file() {
-    let folder = Folder::new();
-    write_tenant(&folder.path.join("config"), None);
-    let mut variables = environment(free_port(), NOWHERE, &folder.path);
+    let (folder, mut variables) = tenant_folder(NOWHERE, None);
     variables.remove("CONFIG_DIR");
     write_dot_env(&folder.path, &variables);
     let check = |env: &[(&str, &str)]| {
@@ -78,10 +72,9 @@ fn tenant_files_are_ignored() {
 /// ENV-10, ENV-13, ENV-14, CLI-62, GAP-CFG-5: a wrong provider of any model stops the deploy, and the check finds it.
 #[test]
 fn every_model_is_resolved_before_the_start() {
-    let folder = Folder::new();
-    write_tenant(&folder.path.join("config"), None);
+    let (folder, sound) = tenant_folder(NOWHERE, None);
     for name in ["AGENT_MODEL", "AGENT_FALLBACK_MODEL", "TRANSCRIPTION_MODEL", "INSIGHT_MODEL"] {
-        let mut env = environment(free_port(), NOWHERE, &folder.path);
+        let mut env = sound.clone();
         env.insert(name.to_owned(), "nobody:model-1".to_owned());
         for words in [["config", "check"].as_slice(), &["serve"]] {
             let ended = command(&folder.path, &env, words);
@@ -95,13 +88,12 @@ fn every_model_is_resolved_before_the_start() {
 /// that is not https.
 #[test]
 fn a_channel_and_an_address_are_checked() {
-    let folder = Folder::new();
-    write_tenant(&folder.path.join("config"), None);
+    let (folder, sound) = tenant_folder(NOWHERE, None);
     for (name, value, words) in [
         ("CHANNEL", "signal", ["whatsapp", "instagram", "messenger", "telegram"].as_slice()),
         ("PUBLIC_BASE_URL", "http://agent.example", &["https://"]),
     ] {
-        let mut env = environment(free_port(), NOWHERE, &folder.path);
+        let mut env = sound.clone();
         env.insert(name.to_owned(), value.to_owned());
         let ended = command(&folder.path, &env, &["serve"]);
         assert_eq!(ended.code, Some(1));
@@ -112,12 +104,8 @@ fn a_channel_and_an_address_are_checked() {
 /// CLI-7: the result on standard output, what is wrong or odd on standard error.
 #[test]
 fn results_and_problems_are_told_apart() {
-    let folder = Folder::new();
-    write_tenant(
-        &folder.path.join("config"),
-        Some(|rules| rules["escalationKeywords"] = json!(["", "refund"])),
-    );
-    let env = environment(free_port(), NOWHERE, &folder.path);
+    let (folder, env) =
+        tenant_folder(NOWHERE, Some(|rules| rules["escalationKeywords"] = json!(["", "refund"])));
     let checked = command(&folder.path, &env, &["config", "check"]);
     assert_eq!((checked.code, checked.stdout.lines().count()), (Some(0), 1), "{}", checked.stdout);
     let warned = checked

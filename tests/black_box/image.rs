@@ -66,7 +66,7 @@ fn the_compose_file_is_as_documented() {
             "- ./config:/app/config:ro",
             "restart: unless-stopped",
             "test: [\"CMD\", \"agent\", \"health\"]",
-            "stop_grace_period: 60s",
+            "stop_grace_period: 65s",
         ],
     );
     let other =

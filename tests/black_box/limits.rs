@@ -86,7 +86,8 @@ async fn a_trusted_proxy_names_the_client_and_the_request() {
         })
         .await;
     assert_eq!(header(&answer, "x-request-id"), Some("edge-7.f_1"));
-    let lines = app.logs("turn complete");
+    // Two turns through the proxy before it, and this one.
+    let lines = app.log_lines("turn complete", 3).await;
     let line = lines.iter().find(|line| line["requestId"] == "edge-7.f_1").unwrap();
     assert!(line["request"].is_u64(), "{line}");
     let numbers: Vec<_> = lines.iter().map(|line| line["request"].as_u64().unwrap()).collect();

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::json;
 
-use crate::app::{CONTACT, Folder, SECRET, Setup, TestApp, binary, environment, free_port, write_tenant};
+use crate::app::{CONTACT, NOWHERE, SECRET, Setup, TestApp, binary, tenant_folder};
 
 /// LOG-1, LOG-2, LOG-5, TURN-17, AC-CH-24, 02/AC-17: every line is JSON with a numeric level, lines of a turn name the
 /// conversation, and nothing of the contact is in any of them.
@@ -21,6 +21,7 @@ async fn nothing_of_the_contact_reaches_the_log() {
     app.post("{\"subscriber_id\": \"887766554433\", \"text\": 5}", Some(SECRET)).await;
     app.post(&body.to_string(), Some("a-wrong-secret-of-some-length")).await;
     app.send_as("887766554433", "how much is it?").await;
+    app.log_lines("turn complete", 2).await;
     let output = app.output();
     let parts = [
         "887766554433",
@@ -59,7 +60,6 @@ async fn nothing_of_the_contact_reaches_the_log() {
 #[tokio::test]
 async fn health_checks_are_not_logged() {
     let app = TestApp::start().await;
-    app.log_line(&format!("Server listening at http://0.0.0.0:{}", app.port)).await;
     let before = app.output().lines().count();
     for path in ["/health", "/ready", "/health"] {
         assert_eq!(app.get(path).await.unwrap().status, 200);
@@ -104,9 +104,7 @@ async fn a_log_whose_reader_has_gone_does_no_harm() {
 /// CLI-5, CLI-6: a command does its work and tells it by its exit code, whoever reads what it prints.
 #[test]
 fn commands_do_not_panic_when_nobody_reads() {
-    let folder = Folder::new();
-    write_tenant(&folder.path.join("config"), None);
-    let env = environment(free_port(), "postgres://app@127.0.0.1:1/none", &folder.path);
+    let (folder, env) = tenant_folder(NOWHERE, None);
     for (words, code) in [
         (vec!["config", "check"], 0),
         (vec!["--help"], 0),

@@ -157,12 +157,11 @@ async fn nothing_planted_is_printed_by_the_service() {
         sound.replace("\"historyDays\": 30", &format!("\"historyDays\": \"{} {EMAIL}\"", PHONES[0])),
         sound.replace("\"historyDays\": 30", &format!("\"historyDays\": 0, \"{} {}\": 1", PHONES[1], EMAIL)),
     ] {
-        let before = app.logs("config reload failed; keeping previous config").len();
+        let failed = "config reload failed; keeping previous config";
+        let before = app.logs(failed).len();
         fs::write(&rules, broken).unwrap();
         app.signal(libc::SIGHUP);
-        while app.logs("config reload failed; keeping previous config").len() == before {
-            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-        }
+        app.log_lines(failed, before + 1).await;
     }
     fs::write(&rules, sound).unwrap();
     assert_eq!(app.stop(libc::SIGTERM).await.code(), Some(0));

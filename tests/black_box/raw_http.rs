@@ -139,7 +139,7 @@ async fn odd_framing_is_read_or_refused() {
         assert!(closed || seen.first() == expected.first(), "{what}: {seen:?}");
         assert!(seen.iter().all(|status| *status < 500), "{what}: {seen:?}");
     }
-    assert_quiet(&app);
+    assert_quiet(&app).await;
 }
 
 /// HTTP-6, HTTP-30, RATE-3: what is hardly HTTP, from strangers, is refused and is no error in our log (LOG-5).
@@ -177,7 +177,7 @@ async fn what_is_hardly_http_is_refused_quietly() {
         assert!(started.elapsed() < Duration::from_secs(10), "{shown}: {:?}", started.elapsed());
     }
     assert_eq!(app.get("/ready").await.unwrap().status, 200);
-    assert_quiet(&app);
+    assert_quiet(&app).await;
 }
 
 /// HTTP-20: two messages on one connection are answered in their order.
@@ -188,7 +188,10 @@ async fn requests_behind_each_other_are_answered_in_order() {
     assert_eq!(exchange(&app, &[whole(), refused, whole()].concat()), [200, 400, 200]);
 }
 
-fn assert_quiet(app: &TestApp) {
+async fn assert_quiet(app: &TestApp) {
+    // Lines are written in order: with those of this turn all before them are there.
+    app.send_as("the-last", "begin larkspur chat").await;
+    app.log_line("scripted opening sent").await;
     for line in app.output().lines() {
         let parsed: serde_json::Value =
             serde_json::from_str(line).unwrap_or_else(|_| panic!("no JSON: {line}"));

@@ -6,7 +6,7 @@ use std::thread;
 
 use manychat_agent::store::embedded::testing::TestServer;
 
-use crate::app::{Folder, command, environment, free_port, write_tenant};
+use crate::app::{Folder, command, free_port, tenant_folder};
 
 const PASSWORD: &str = "hidden-password-77";
 /// What a server's own words can name.
@@ -14,9 +14,7 @@ const WORDS: &str = "user \"planted_user\" at planted.host.example";
 
 /// Runs the three commands that open the database and checks the line each of them ends with.
 fn assert_refused(url: &str, expected: &str) {
-    let folder = Folder::new();
-    write_tenant(&folder.path.join("config"), None);
-    let env = environment(free_port(), url, &folder.path);
+    let (folder, env) = tenant_folder(url, None);
     for words in [vec!["serve"], vec!["worker"], vec!["tokens", "backfill", "--check"]] {
         let ended = command(&folder.path, &env, &words);
         let said = &ended.stderr;
@@ -105,9 +103,7 @@ async fn a_database_that_is_missing_or_closed_says_what_to_do() {
 
     let user = format!("reader_{}", std::process::id());
     client.batch_execute(&format!("create role {user} login")).await.unwrap();
-    let folder = Folder::new();
-    write_tenant(&folder.path.join("config"), None);
-    let env = environment(free_port(), &url.replacen("app:", &format!("{user}:"), 1), &folder.path);
+    let (folder, env) = tenant_folder(&url.replacen("app:", &format!("{user}:"), 1), None);
     let ended = command(&folder.path, &env, &["serve"]);
     assert_eq!((ended.code, ended.stderr.lines().count()), (Some(1), 1), "{}", ended.stderr);
     assert!(

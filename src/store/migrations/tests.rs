@@ -475,7 +475,7 @@ async fn a_changed_session_is_detected_and_its_lock_does_not_stay() {
     again.release(&second).await.unwrap();
 }
 
-/// DEC-29
+/// DB-3, DEC-29
 #[test]
 fn servers_before_15_are_refused() {
     assert!(refuse_old(15, "15.0").is_ok());
