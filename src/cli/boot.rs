@@ -11,7 +11,7 @@ use crate::config::{self, DatabaseUrl, ReservedNames, Settings, Tenant, Warning}
 use crate::domain::{ProcessId, SystemClock};
 use crate::store::embedded::{EmbeddedOptions, EmbeddedServer};
 use crate::store::{self, Address, Database, PoolLimits, migrations};
-use crate::turn::{Snapshots, TurnContext, TurnSettings};
+use crate::turn::{Snapshots, TokenWriter, TurnContext, TurnSettings};
 use crate::{manychat, model, telemetry};
 
 /// A checked configuration.
@@ -132,14 +132,15 @@ pub(super) fn start_system(
     workers: bool,
 ) -> anyhow::Result<System> {
     let pool = Database::new(database.clone(), runtime.handle().clone(), PoolLimits::default())?;
+    let (handle, orders) = manychat::channel();
     let context = TurnContext {
+        tokens: TokenWriter::new(pool.clone(), handle.clone(), runtime.handle().clone()),
         database: pool,
         runner: model::resolve(&settings.model)?,
         clock: Arc::new(SystemClock),
         process: ProcessId::fresh(),
         settings: TurnSettings::of(settings),
     };
-    let (handle, orders) = manychat::channel();
     let delivery = Delivery {
         handle,
         orders,

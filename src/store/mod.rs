@@ -3,6 +3,7 @@
 //! Never: decides what a turn does, calls a model or ManyChat, logs a driver's own error text (DB-5).
 
 mod address;
+mod binding;
 mod error;
 mod pool;
 mod statements;
@@ -17,6 +18,7 @@ pub mod owed;
 pub mod processes;
 pub mod rate;
 pub mod settle;
+pub mod tokens;
 
 pub use address::{Address, AddressError};
 pub use error::StoreError;

@@ -3,6 +3,7 @@
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use super::tokens::TokenWriter;
 use crate::config::{Settings, Tenant};
 use crate::domain::{ChannelName, Clock, ProcessId, TenantId};
 use crate::model::{Runner, SystemPrompt};
@@ -14,6 +15,8 @@ pub struct TurnContext {
     pub database: Database,
     /// The model.
     pub runner: Runner,
+    /// Writes contact tokens to ManyChat.
+    pub tokens: TokenWriter,
     /// Business time.
     pub clock: Arc<dyn Clock>,
     /// This process.

@@ -36,6 +36,7 @@ fn opened() -> OpenTurn {
         spent_tokens: 0,
         spent_usd: Decimal::ZERO,
         reply_queued: false,
+        token_row: None,
         history: Vec::new(),
     }
 }
