@@ -4,4 +4,4 @@
 alter table conversations add column if not exists rs_unwritten_token text;
 
 -- Whether a contact's first token has reached ManyChat is asked by conversation (DEC-24).
-create index if not exists outbox_contact_token_idx on outbox (conversation_id) where kind = 'contact_token';
+create index if not exists rs_outbox_contact_token_idx on outbox (conversation_id) where kind = 'contact_token';

@@ -50,6 +50,9 @@ pub struct Reservation {
 }
 
 impl RateLimit {
+    /// ManyChat's: 10 a second, 5 at once (API-4).
+    pub const MANYCHAT: Self = Self { interval: Duration::from_millis(100), burst: 5 };
+
     fn burst_time(&self) -> Duration {
         self.interval * self.burst
     }

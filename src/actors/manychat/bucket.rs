@@ -3,6 +3,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::store::rate::RateLimit;
+
 /// How often calls may start. Built here only, so the interval is never zero and the burst at least 1 (BUCKET-7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rate {
@@ -20,21 +22,12 @@ pub(super) struct Bucket {
 
 impl Rate {
     /// ManyChat's: 10 a second, 5 at once (API-4).
-    pub(super) const MANYCHAT: Self = Self { interval: Duration::from_millis(100), burst: 5 };
+    pub(super) const MANYCHAT: Self =
+        Self { interval: RateLimit::MANYCHAT.interval, burst: RateLimit::MANYCHAT.burst };
 
     /// What is left for one of `processes` when they cannot agree: an equal share, without a burst (ARC-48).
     pub(super) fn share(self, processes: u32) -> Self {
         Self { interval: self.interval * processes.max(1), burst: 1 }
-    }
-
-    /// Time between two calls in the long run.
-    pub(super) const fn interval(self) -> Duration {
-        self.interval
-    }
-
-    /// Calls that may start at once after a pause.
-    pub(super) const fn burst(self) -> u32 {
-        self.burst
     }
 
     /// What may be missing from a full bucket while there is still a token in it.

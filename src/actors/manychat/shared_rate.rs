@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
-use super::bucket::Rate;
 use crate::domain::TenantId;
 use crate::store::rate::{self, RateLimit};
 use crate::store::{Database, StoreError};
@@ -31,9 +30,7 @@ pub(in crate::actors) struct DatabaseRate {
 impl DatabaseRate {
     /// The rate of this tenant's account. `process_dead`: `PROCESS_DEAD_MS`.
     pub(in crate::actors) fn new(database: Database, tenant: TenantId, process_dead: Duration) -> Self {
-        let rate = Rate::MANYCHAT;
-        let limit = RateLimit { interval: rate.interval(), burst: rate.burst() };
-        Self { database, tenant, process_dead, limit }
+        Self { database, tenant, process_dead, limit: RateLimit::MANYCHAT }
     }
 }
 
