@@ -4,8 +4,12 @@
 
 mod app;
 mod proxy;
+#[allow(dead_code, reason = "not every part of ManyChat is asked for yet")]
+mod stub_manychat;
+mod stub_model;
 
 mod answers;
+mod attacks;
 mod bad_input;
 mod commands;
 mod database;
@@ -16,3 +20,4 @@ mod long_replies;
 mod operators;
 mod privacy;
 mod rooms;
+mod tokens;
