@@ -141,7 +141,7 @@ async fn the_first_message_issues_and_a_bound_one_does_not() {
     assert_eq!(fixture.stored().await.2, 1);
 }
 
-/// TOK-20, TOK-21, TOK-26, TOK-27: an unbound message repairs once an hour, to the second; the previous token binds,
+/// TOK-20, TOK-21, TOK-26, TOK-27, AC-DL-22: an unbound message repairs once an hour, to the second; the previous token binds,
 /// the one before it does not; nothing of the contact's own state moves (TURN-3).
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unbound_message_rotates_once_an_hour() {

@@ -27,7 +27,7 @@ async fn state(stage: &Stage) -> Value {
         .await
 }
 
-/// AUTH-3, AUTH-6, AUTH-8: a caller with the retired secret. Must not get: the new secret, as long as both are valid;
+/// AUTH-3, AUTH-5, AUTH-6, AUTH-8: a caller with the retired secret. Must not get: the new secret, as long as both are valid;
 /// anything at all, once the old one is gone. Still can, until then: everything that the secret allows.
 #[tokio::test]
 async fn a_retired_secret_never_yields_its_successor() {

@@ -186,7 +186,7 @@ async fn the_backfill_check_counts_recent_contacts_without_a_token() {
         app.send_as(contact, "hello").await;
     }
     app.run(
-        "update conversations set token_hash = 'x' where subscriber_id = 'with-token';
+        "update conversations set token_hash = null where subscriber_id <> 'with-token';
          update turns set created_at = now() - interval '31 days'
          where conversation_id = (select id from conversations where subscriber_id = 'old')",
     )

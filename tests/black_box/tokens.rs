@@ -133,7 +133,8 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// TOK-10, TOK-12, TOK-13, TOK-14, TOK-15, TURN-3, TURN-7, TURN-8, CONV-5, CAP-4, INB-3: every row of both tables.
+/// TOK-1 to TOK-4, TOK-10, TOK-12, TOK-13, TOK-14, TOK-15, TURN-3, TURN-7, TURN-8, CONV-5, CAP-4, INB-3, AC-DL-20,
+/// AC-DL-25, AC-DL-26: every row of both tables.
 #[tokio::test]
 async fn the_binding_decides_what_a_message_may_do() {
     for enforced in [true, false] {
@@ -253,7 +254,7 @@ async fn a_refused_write_is_given_up_and_issued_again() {
     assert!(!stage.app.output().contains("as the test wishes"), "ManyChat's words could quote the token");
 }
 
-/// API-10, BOX-15: without a key nothing can be written; the row stays queued, says so without a secret, and the
+/// API-10, BOX-15, AC-DL-23: without a key nothing can be written; the row stays queued, says so without a secret, and the
 /// contact is answered.
 #[tokio::test]
 async fn without_a_key_tokens_stay_queued() {
@@ -268,7 +269,7 @@ async fn without_a_key_tokens_stay_queued() {
     app.log_line("outbox delivery retrying").await;
 }
 
-/// AC-DL-27, BF-2 to BF-6, CLI-80 to CLI-85: who is in scope, what is printed, and that a second run does nothing.
+/// AC-DL-27, BF-2 to BF-6, CLI-80 to CLI-85, CLI-87: who is in scope, what is printed, and that a second run does nothing.
 #[tokio::test]
 async fn a_backfill_writes_queues_and_repeats_safely() {
     let stage = Stage::start(false).await;
