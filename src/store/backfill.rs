@@ -25,7 +25,7 @@ const UNWRITTEN: &str = "
 
 const CANDIDATES: &str = "
     select c.id, c.subscriber_id from conversations c
-    where c.tenant_id = $1 and c.subscriber_id > $3 and c.token_hash is null
+    where c.tenant_id = $1 and ($3::text is null or c.subscriber_id > $3) and c.token_hash is null
       and exists (select 1 from turns t where t.conversation_id = c.id and t.created_at >= $2)
     order by c.subscriber_id limit $4";
 
@@ -108,7 +108,7 @@ pub async fn candidates(
     after: Option<&SubscriberId>,
     most: i64,
 ) -> Result<Vec<Candidate>, StoreError> {
-    let after = after.map_or("", SubscriberId::expose);
+    let after = after.map(SubscriberId::expose);
     let lease = database.lease().await?;
     let statement = lease.prepared(CANDIDATES).await?;
     let rows =

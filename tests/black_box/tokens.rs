@@ -1,8 +1,10 @@
 //! Contact tokens from outside: the tables of binding, the first burst, failed writes, the roll-out.
 
+use std::process::Stdio;
+
 use serde_json::{Value, json};
 
-use crate::app::{Answer, SECRET, Setup, TestApp, command};
+use crate::app::{Answer, SECRET, Setup, TestApp, binary, command};
 use crate::stub_manychat::{Call, SET_FIELD, StubManyChat};
 use crate::stub_model::{StubModel, code_words};
 
@@ -334,6 +336,50 @@ async fn a_backfill_stops_when_every_write_fails() {
     assert!(ended.stderr.contains("MANYCHAT_API_TOKEN"), "{}", ended.stderr);
     let left = stage.app.rows("select 1 from conversations where token_hash is null").await.len();
     assert!(left >= 60 - 24, "{left}");
+}
+
+/// BF-4, CLI-82, GAP-DL-17: an interrupted run tells what it did; two runs at once, beside each other, finish the rest,
+/// and no contact gets two tokens. An id that no request could carry any more is no stumbling block.
+#[tokio::test]
+async fn a_backfill_can_be_interrupted_repeated_and_run_twice() {
+    let stage = Stage::start(false).await;
+    seed_many(&stage, 60).await;
+    stage.app.run("update conversations set subscriber_id = '' where subscriber_id = '9000001'").await;
+    let interrupted = std::process::Command::new(binary())
+        .args(["tokens", "backfill"])
+        .env_clear()
+        .envs(&stage.app.env)
+        .current_dir(&stage.app.folder.path)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    stage
+        .app
+        .await_that("select 1 from conversations where token_hash is not null", |rows| rows.len() > 8)
+        .await;
+    let id = i32::try_from(interrupted.id()).unwrap();
+    // SAFETY: a signal to our own child, which has not been waited for.
+    assert_eq!(unsafe { libc::kill(id, libc::SIGINT) }, 0);
+    let ended = tokio::task::spawn_blocking(|| interrupted.wait_with_output()).await.unwrap().unwrap();
+    let stdout = String::from_utf8(ended.stdout).unwrap();
+    let done = stage.app.rows("select 1 from conversations where token_hash is not null").await.len();
+    assert!(done < 60, "it stopped");
+    assert_eq!(
+        (ended.status.code(), stdout),
+        (Some(1), format!("tokens written: {done}\ntokens queued for the outbox worker to retry: 0\n"))
+    );
+    assert!(String::from_utf8(ended.stderr).unwrap().contains("run the command again"));
+
+    let run = || {
+        let (path, env) = (stage.app.folder.path.clone(), stage.app.env.clone());
+        tokio::task::spawn_blocking(move || command(&path, &env, &["tokens", "backfill"]))
+    };
+    let (one, two) = tokio::join!(run(), run());
+    let (one, two) = (one.unwrap(), two.unwrap());
+    assert_eq!((one.code, two.code), (Some(0), Some(0)), "{} {}", one.stderr, two.stderr);
+    assert_eq!(token_writes(&stage.manychat).len(), 60, "{} {}", one.stdout, two.stdout);
+    assert!(stage.app.rows("select 1 from conversations where token_generation <> 1").await.is_empty());
 }
 
 /// Contacts 9000001 and up, each with a code word of its own that it told yesterday.
