@@ -25,7 +25,8 @@ const UNWRITTEN: &str = "
 
 const CANDIDATES: &str = "
     select c.id, c.subscriber_id from conversations c
-    where c.tenant_id = $1 and ($3::text is null or c.subscriber_id > $3) and c.token_hash is null
+    where c.tenant_id = $1 and c.token_hash is null
+      and c.subscriber_id >= coalesce($3::text, '') and c.subscriber_id is distinct from $3
       and exists (select 1 from turns t where t.conversation_id = c.id and t.created_at >= $2)
     order by c.subscriber_id limit $4";
 

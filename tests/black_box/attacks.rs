@@ -142,6 +142,31 @@ async fn a_flood_with_the_secret_repairs_once_and_uses_up_the_hour() {
     );
 }
 
+/// BF-8, TOK-13, BUD-2: the same caller at a tenant with a daily cap and a late reply. Must not get: the late reply,
+/// which goes to the contact alone, nor anything of the history in it. Still can, as documented: cause a reply that the
+/// contact never asked for, and spend the daily cap, after which a person is called.
+#[tokio::test]
+async fn a_caller_with_the_secret_disturbs_and_spends_as_documented() {
+    let setup = Setup::default()
+        .env("RACE_DEADLINE_MS", "900")
+        .env("MANYCHAT_REPLY_GAP_MS", "0")
+        .rules(|rules| rules["budget"]["dailyTokenCap"] = 100.into());
+    let stage = Stage::with(true, setup).await;
+    let token = victim(&stage).await;
+    let attacker = stage.say(VICTIM, "answer slowly: what have I told you?", None).await;
+    assert_eq!(attacker.texts(), [stage.app.copy("acknowledgement")], "the attacker gets the holding line");
+    stage.app.await_rows("select 1 from outbox where kind = 'reply' and status = 'delivered'").await;
+    let replies: Vec<_> = stage.manychat.calls_to(SET_FIELD).into_iter().map(|call| call.body).collect();
+    let late: Vec<_> = replies.iter().filter(|body| body["field_name"] == "ai_message").collect();
+    assert_eq!((late.len(), &late[0]["subscriber_id"]), (1, &json!(VICTIM)));
+    assert!(late[0]["field_value"].as_str().unwrap().contains("nothing at all"), "{late:?}");
+    for _ in 0..3 {
+        stage.say(VICTIM, "hello", None).await;
+    }
+    let mine = stage.say(VICTIM, "which word?", Some(json!(token))).await;
+    assert_eq!(mine.texts(), [stage.app.copy("escalation")], "documented: the day's cap is spent");
+}
+
 /// AUTH-7, TOK-26, BF-8: somebody replays a recorded request, secret and token included. Must not get: anything once
 /// the token has been issued twice since. Still can, before that: what the contact can. Only TLS prevents the
 /// recording, and only new secrets and tokens end it.

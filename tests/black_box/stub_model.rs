@@ -1,8 +1,9 @@
 //! A small language model behind OpenAI's wire: it repeats the code words of the earlier messages it was shown, so that
-//! a test reads in the reply what the service let the model see.
+//! a test reads in the reply what the service let the model see. Asked to answer slowly, it takes 1.8 s.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use actix_web::{App, HttpResponse, HttpServer, web};
 use serde_json::{Value, json};
@@ -34,6 +35,9 @@ async fn answer(calls: web::Data<AtomicU64>, body: web::Json<Value>) -> HttpResp
     let number = calls.fetch_add(1, Ordering::Relaxed);
     let messages = body["messages"].as_array().cloned().unwrap_or_default();
     let earlier = messages.len().saturating_sub(1);
+    if messages.last().is_some_and(|message| message["content"].to_string().contains("slowly")) {
+        tokio::time::sleep(Duration::from_millis(1800)).await;
+    }
     let said: Vec<String> = messages[..earlier]
         .iter()
         .filter(|message| message["role"] != "system")
