@@ -123,8 +123,9 @@ impl System {
         // Delivery and supervision have an arbiter of their own: a flood of conversations must not delay them.
         let system_arbiter = Arbiter::with_tokio_rt(move || runtime);
         let pressure = Pressure::start(&io);
+        let calls = delivery.calls_per_second;
         let manychat = delivery.handle.clone();
-        let rate = DatabaseRate::new(context.database.clone(), tenant, dead);
+        let rate = DatabaseRate::new(context.database.clone(), tenant, dead, calls);
         let place = Some(system_arbiter.handle());
         let parts = Parts::new(delivery, Arc::new(rate), heartbeat.pulse(), io.clone(), place);
         let manychat_actor = ManyChat::start(parts);

@@ -97,6 +97,14 @@ fn overflow_is_folded_into_the_last_text() {
     assert_eq!(block["content"]["messages"].as_array().unwrap().len(), 10);
 }
 
+/// CHC-5, CHC-4: the renderer neither cuts nor splits; how long a reply may be is judged before it.
+#[test]
+fn a_long_text_stays_whole() {
+    let long = "word ".repeat(4000) + "end";
+    let block = rendered(&[&long, "b"], &context(ChannelName::Whatsapp));
+    assert_eq!(block["content"]["messages"], json!([{"type": "text", "text": format!("{long}\n\nb")}]));
+}
+
 /// OUT-7, ERR-5
 #[test]
 fn a_block_that_breaks_the_schema_is_not_sent() {

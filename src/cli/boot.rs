@@ -1,6 +1,7 @@
 //! The order of boot (OPS-6, CLI-20): environment, tenant files, database, migrations, model, actors, and the port
 //! last. Whatever fails before the port is open is printed and ends the process with exit code 1.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -24,9 +25,11 @@ pub(super) struct Loaded {
 /// Reads environment and tenant files; the second is not looked at while the first is faulty (CLI-4).
 pub(super) fn load() -> anyhow::Result<Loaded> {
     let variables = config::process_environment()?;
-    let (settings, mut warnings) = Settings::from_vars(&variables)?;
+    let (settings, mut warnings) =
+        Settings::from_vars(&variables).map_err(|error| error.in_folder(Path::new(".")))?;
     let (tenant, more) = Tenant::load(&settings.config_dir, &reserved_names(&settings))?;
     warnings.extend(more);
+    config::check_plugins(&settings.config_dir)?;
     Ok(Loaded { settings, tenant, warnings })
 }
 
@@ -116,7 +119,7 @@ pub(super) fn open_database(settings: &Settings) -> anyhow::Result<OpenDatabase>
 /// Applies pending migrations over a connection of their own (MIG-1, MIG-3).
 pub(super) async fn migrate(address: &Address) -> anyhow::Result<()> {
     let mut client = store::connect(address).await.context("DATABASE_URL")?;
-    let applied = migrations::migrate(&mut client).await?;
+    let applied = migrations::migrate(&mut client).await.context("DATABASE_URL")?;
     if !applied.is_empty() {
         tracing::info!(json.migrations = %telemetry::Json(&applied), "migrations applied");
     }
@@ -147,6 +150,7 @@ pub(super) fn start_system(
         client: manychat::client(&settings.manychat)?,
         names: manychat::Names::of(&settings.manychat),
         reply_gap: settings.manychat.reply_gap,
+        calls_per_second: settings.manychat.calls_per_second,
     };
     let wiring = Wiring {
         runtime,

@@ -2,6 +2,35 @@
 //! Owns: arguments, usage, exit codes, what is printed where, the order of boot.
 //! Never: holds a rule that another door needs too; those live in the rooms below.
 
+/// As the standard library's, for the commands below; a reader that has gone (`agent … | head`) must not make a command
+/// panic, and what it did stays done.
+macro_rules! print {
+    ($($words:tt)*) => {
+        $crate::cli::put(&mut ::std::io::stdout(), ::std::format_args!($($words)*))
+    };
+}
+/// See [`print!`].
+macro_rules! println {
+    () => {
+        $crate::cli::put(&mut ::std::io::stdout(), ::std::format_args!("\n"))
+    };
+    ($($words:tt)*) => {
+        $crate::cli::put(&mut ::std::io::stdout(), ::std::format_args!("{}\n", ::std::format_args!($($words)*)))
+    };
+}
+/// See [`print!`].
+macro_rules! eprint {
+    ($($words:tt)*) => {
+        $crate::cli::put(&mut ::std::io::stderr(), ::std::format_args!($($words)*))
+    };
+}
+/// See [`print!`].
+macro_rules! eprintln {
+    ($($words:tt)*) => {
+        $crate::cli::put(&mut ::std::io::stderr(), ::std::format_args!("{}\n", ::std::format_args!($($words)*)))
+    };
+}
+
 mod boot;
 mod bootstrap;
 mod completions;
@@ -18,13 +47,25 @@ mod usage;
 mod worker;
 
 use std::ffi::OsString;
+use std::fmt;
+use std::io::Write;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use crate::telemetry;
+
 /// Exit code of a wrong use (CLI-6).
 const WRONG_USE: u8 = 2;
+/// Longest wait for the reader of the log at the end of the process.
+const LAST_LINES: Duration = Duration::from_secs(2);
+
+/// Prints, whoever reads.
+fn put(out: &mut impl Write, words: fmt::Arguments<'_>) {
+    let _ = out.write_fmt(words).and_then(|()| out.flush());
+}
 
 /// The command line.
 #[derive(Parser, Debug)]
@@ -79,12 +120,16 @@ enum TokensCommand {
 /// Runs the command the process was started with.
 #[must_use]
 pub fn run() -> ExitCode {
+    telemetry::install_panic_hook();
     install_tls_provider();
     let words: Vec<OsString> = std::env::args_os().collect();
-    match parse(&words) {
+    let code = match parse(&words) {
         Ok(arguments) => conclude(dispatch(arguments.command)),
         Err(code) => code,
-    }
+    };
+    // A reader that has stopped must not keep the process from ending.
+    let _ = telemetry::flush(LAST_LINES);
+    code
 }
 
 /// Usage and unknown commands go to stderr with exit code 2; help and version to stdout with 0 (CLI-3, CLI-8).

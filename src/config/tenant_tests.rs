@@ -447,13 +447,22 @@ fn every_file_has_a_content_hash() {
     assert_eq!(changed[1..], hashes[1..]);
 }
 
-/// `config/README.md` is the complete reference of the keys, and `.env.example` is named there.
+/// DEC-6: `config/README.md` is the complete reference of the keys, and of no others.
 #[test]
 fn the_readme_explains_every_key() {
     let readme = include_str!("../../config/README.md");
     for key in every_key() {
         let shown = [format!("`{key}`"), format!(".{key}`"), format!("`{key}[].")];
         assert!(shown.iter().any(|form| readme.contains(form)), "{key} is missing in config/README.md");
+    }
+    let rows =
+        readme.lines().filter_map(|line| line.strip_prefix("| `")).filter_map(|row| row.split('|').next());
+    let named = rows
+        .flat_map(|cell| cell.split('`'))
+        .filter(|word| word.starts_with(|ch: char| ch.is_ascii_lowercase()));
+    for key in named.filter(|word| !word.ends_with(".md") && !word.ends_with(".json")) {
+        let last = key.trim_end_matches("[]").rsplit('.').next().unwrap();
+        assert!(every_key().contains(&last), "{key} of config/README.md is no key");
     }
     for stage in Stage::ALL {
         assert!(readme.contains(&format!("`{stage}`")), "{stage}");

@@ -12,7 +12,7 @@ pub enum StoreError {
         reason: &'static str,
     },
     /// The server refused a statement. The transaction is rolled back: end the turn in the handoff.
-    #[error("the database refused a statement ({code})")]
+    #[error("the database refused a statement ({code}){}", advice(code))]
     Refused {
         /// SQLSTATE.
         code: String,
@@ -30,6 +30,15 @@ pub enum StoreError {
         /// Table and column.
         what: &'static str,
     },
+}
+
+/// What an operator can do about a refusal, where that can be told.
+fn advice(code: &str) -> &'static str {
+    match code {
+        "42501" => ": the user of DATABASE_URL lacks a privilege on the tables: grant it, or use their owner",
+        "42P01" | "42703" => ": a table or column is missing: start `agent serve` or `agent worker` once",
+        _ => "",
+    }
 }
 
 impl StoreError {

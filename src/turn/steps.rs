@@ -341,7 +341,7 @@ fn report_model(opened: &OpenTurn, result: &crate::model::TurnResult, deferred: 
     }
     if !result.interventions.is_empty() {
         let list = Value::from(result.interventions.clone()).to_string();
-        tracing::info!(%conversation, json.interventions = list.as_str(), deferred, "guardrails intervened");
+        tracing::info!(%conversation, json.interventions = list.as_str(), deferred = deferred.then_some(true), "guardrails intervened");
     }
 }
 

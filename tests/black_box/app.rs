@@ -181,6 +181,10 @@ impl TestApp {
     /// Starts the process and waits until it is ready.
     pub async fn launch(&mut self) {
         self.spawn();
+        self.await_ready().await;
+    }
+
+    pub async fn await_ready(&mut self) {
         let until = Instant::now() + PATIENCE;
         while self.get("/ready").await.is_none_or(|answer| answer.status != 200) {
             assert!(self.exited().is_none(), "the service ended: {}", self.output());
@@ -191,17 +195,22 @@ impl TestApp {
 
     /// Starts the process without waiting.
     pub fn spawn(&mut self) {
+        let stdout = fs::File::create(self.folder.path.join(format!("stdout-{}", self.runs + 1))).unwrap();
+        self.spawn_into(stdout);
+    }
+
+    /// The same with another standard output than the file that [`TestApp::output`] reads.
+    pub fn spawn_into(&mut self, stdout: impl Into<Stdio>) {
         self.runs += 1;
-        let open =
-            |name: &str| fs::File::create(self.folder.path.join(format!("{name}-{}", self.runs))).unwrap();
+        let stderr = fs::File::create(self.folder.path.join(format!("stderr-{}", self.runs))).unwrap();
         let child = Command::new(BINARY)
             .args(&self.arguments)
             .env_clear()
             .envs(&self.env)
             .current_dir(&self.folder.path)
             .stdin(Stdio::null())
-            .stdout(open("stdout"))
-            .stderr(open("stderr"))
+            .stdout(stdout)
+            .stderr(stderr)
             .spawn()
             .unwrap();
         self.process = Some(child);

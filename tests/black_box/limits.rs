@@ -26,7 +26,7 @@ async fn from_address(app: &TestApp, address: &str, body: &str) -> Answer {
     .await
 }
 
-/// RATE-1 to RATE-4, DEC-26, DEC-35, SHED-2, SHED-4, AC-CH-3, GAP-CH-13: over the limit a message with the secret gets the
+/// 03/RATE-1, 03/RATE-2, 03/RATE-3, RATE-4, DEC-26, DEC-35, SHED-2, SHED-4, AC-CH-3, GAP-CH-13: over the limit a message with the secret gets the
 /// handoff and no model, everything else 429; liveness is never counted.
 #[tokio::test]
 async fn over_the_limit_a_tenant_is_not_silenced() {

@@ -4,6 +4,7 @@
 
 mod app;
 mod proxy;
+mod quoting_server;
 #[allow(dead_code, reason = "not every part of ManyChat is asked for yet")]
 mod stub_manychat;
 mod stub_model;
@@ -12,12 +13,17 @@ mod answers;
 mod attacks;
 mod bad_input;
 mod commands;
+mod configuration;
 mod database;
 mod durability;
+mod image;
 mod limits;
 mod logs;
 mod long_replies;
 mod operators;
 mod privacy;
+mod raw_http;
 mod rooms;
+mod surface;
 mod tokens;
+mod unusable_database;

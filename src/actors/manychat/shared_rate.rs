@@ -1,5 +1,6 @@
 //! Taking places in the rate that all processes share (ARC-48).
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -28,9 +29,14 @@ pub(in crate::actors) struct DatabaseRate {
 }
 
 impl DatabaseRate {
-    /// The rate of this tenant's account. `process_dead`: `PROCESS_DEAD_MS`.
-    pub(in crate::actors) fn new(database: Database, tenant: TenantId, process_dead: Duration) -> Self {
-        Self { database, tenant, process_dead, limit: RateLimit::MANYCHAT }
+    /// The rate of this tenant's account: so many calls a second. `process_dead`: `PROCESS_DEAD_MS`.
+    pub(in crate::actors) fn new(
+        database: Database,
+        tenant: TenantId,
+        process_dead: Duration,
+        calls_per_second: NonZeroU32,
+    ) -> Self {
+        Self { database, tenant, process_dead, limit: RateLimit::per_second(calls_per_second) }
     }
 }
 

@@ -37,7 +37,7 @@ impl Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         if self.terminal && self.done > 0 {
-            eprintln!();
+            eprint!("\n");
         }
     }
 }

@@ -32,6 +32,7 @@ pub(super) struct Backfill {
     scope: Scope,
     client: Arc<dyn DeliveryClient>,
     field: String,
+    limit: RateLimit,
     process_dead: Duration,
 }
 
@@ -73,6 +74,7 @@ impl Backfill {
             scope,
             client: manychat::client(&settings.manychat)?,
             field: Names::of(&settings.manychat).token_field,
+            limit: RateLimit::per_second(settings.manychat.calls_per_second),
             process_dead: settings.process_dead,
         })
     }
@@ -108,8 +110,7 @@ impl Backfill {
     /// Takes its place in the rate first, so that the write follows the issue at once and ends long before the worker
     /// would replace the token (TOK-25).
     async fn one(&self, contact: Candidate) -> anyhow::Result<Done> {
-        let place =
-            rate::reserve(&self.database, &self.scope.tenant, RateLimit::MANYCHAT, self.process_dead).await?;
+        let place = rate::reserve(&self.database, &self.scope.tenant, self.limit, self.process_dead).await?;
         tokio::time::sleep(place.wait).await;
         let token = ContactToken::fresh()?;
         let now = SystemClock.now();
@@ -133,7 +134,7 @@ impl Backfill {
     /// When ManyChat asks for a pause, every process keeps it (GAP-DL-8).
     async fn slow_down(&self, error: &ManyChatError) -> anyhow::Result<()> {
         if let Some(pause) = error.retry_after() {
-            rate::push(&self.database, &self.scope.tenant, RateLimit::MANYCHAT, pause).await?;
+            rate::push(&self.database, &self.scope.tenant, self.limit, pause).await?;
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use tokio_postgres::{Client, Transaction};
 
 pub use error::MigrationError;
-use error::{describe, is_lock_conflict};
+use error::is_lock_conflict;
 use lock::BootLock;
 
 /// The oldest major version of the server that is supported (DEC-29).
@@ -121,10 +121,7 @@ impl Migrator<'_> {
                     tokio::time::sleep(self.limits.pause).await;
                 }
                 Err(Attempt::Driver(error)) => {
-                    return Err(MigrationError::Failed {
-                        migration: migration.name,
-                        reason: describe(&error),
-                    });
+                    return Err(MigrationError::failed(migration.name, &error));
                 }
                 Err(Attempt::LockLost) => return Err(MigrationError::TransactionPooler),
                 Ok(()) => return Ok(()),
@@ -202,7 +199,7 @@ async fn recorded_names(client: &Client) -> Result<HashSet<String>, MigrationErr
                 "create table _migrations (name text primary key, applied_at timestamptz not null default now())",
             )
             .await
-            .map_err(|error| MigrationError::Failed { migration: "_migrations", reason: describe(&error) })?;
+            .map_err(|error| MigrationError::failed("_migrations", &error))?;
     }
     let rows = client.query("select name from _migrations", &[]).await.map_err(MigrationError::connection)?;
     rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>().map_err(MigrationError::connection)
