@@ -100,6 +100,7 @@ fn opened() -> OpenTurn {
         spent_usd: Decimal::ZERO,
         reply_queued: false,
         handoff: None,
+        token_row: None,
         history: Vec::new(),
     }
 }

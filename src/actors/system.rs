@@ -189,8 +189,9 @@ impl System {
         if let Some(tags) = &self.services.handoff_tags {
             drained &= tags.stop(until.saturating_duration_since(Instant::now()).max(LAST_REPLY)).await;
         }
-        // Calls that nobody waits for in the outbox, such as actions behind a response.
-        while self.services.manychat.open() > 0 && Instant::now() < until {
+        // Calls that nobody waits for in the outbox, such as actions behind a response and contact tokens.
+        let open = || self.services.manychat.open() + self.services.context.tokens.open();
+        while open() > 0 && Instant::now() < until {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         self.services.manychat_actor.stop();

@@ -17,7 +17,7 @@ use crate::model::MockSwitch;
 use crate::playground::{self, Controls};
 use crate::store::embedded::{EmbeddedOptions, EmbeddedServer};
 use crate::store::{self, Address, Database, PoolLimits, migrations};
-use crate::turn::{Snapshots, TurnContext, TurnSettings};
+use crate::turn::{Snapshots, TokenWriter, TurnContext, TurnSettings};
 use crate::{manychat, model, telemetry};
 
 /// A checked configuration.
@@ -181,6 +181,7 @@ pub(super) fn start_system(
     let pool = Database::new(database.clone(), runtime.handle().clone(), PoolLimits::default())?;
     let (handle, orders) = manychat::channel();
     let context = TurnContext {
+        tokens: TokenWriter::new(pool.clone(), handle.clone(), runtime.handle().clone()),
         database: pool,
         runner: model::resolve_with(&settings.model, controls.and_then(|controls| controls.mock.clone()))?,
         manychat: handle.clone(),

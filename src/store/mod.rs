@@ -3,6 +3,7 @@
 //! Never: decides what a turn does, calls a model or ManyChat, logs a driver's own error text (DB-5).
 
 mod address;
+mod binding;
 mod error;
 mod pool;
 mod statements;
@@ -17,13 +18,14 @@ pub mod open;
 pub mod outbox;
 pub mod outbox_operator;
 pub mod owed;
-pub mod playground;
 pub mod personal;
+pub mod playground;
 pub mod processes;
 pub mod rate;
 pub mod retention;
 pub mod settle;
 pub mod takeover;
+pub mod tokens;
 
 pub use address::{Address, AddressError};
 pub use error::StoreError;

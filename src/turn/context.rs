@@ -3,6 +3,7 @@
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use super::tokens::TokenWriter;
 use crate::config::{Settings, Tenant};
 use crate::domain::{ChannelName, Clock, ProcessId, TenantId};
 use crate::manychat;
@@ -17,6 +18,8 @@ pub struct TurnContext {
     pub runner: Runner,
     /// ManyChat, for what a turn reads and what follows it.
     pub manychat: manychat::Handle,
+    /// Writes contact tokens to ManyChat.
+    pub tokens: TokenWriter,
     /// Business time.
     pub clock: Arc<dyn Clock>,
     /// This process.

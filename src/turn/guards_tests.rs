@@ -37,6 +37,7 @@ fn opened() -> OpenTurn {
         spent_usd: Decimal::ZERO,
         reply_queued: false,
         handoff: None,
+        token_row: None,
         history: Vec::new(),
     }
 }

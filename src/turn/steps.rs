@@ -7,8 +7,10 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::answers::{Answers, Delivery};
+use super::binding::ContactToken;
 use super::context::{Snapshot, TurnContext};
 use super::draft::{Decision, Draft};
+use super::tokens::IssuedToken;
 use super::{binding, guards, opening, takeover};
 use crate::channel::{self, InboundMessage};
 use crate::domain::{Binding, ContactText, EscalationReason, Outcome, Redacted, TurnId};
@@ -81,16 +83,19 @@ pub async fn open(context: &TurnContext, request: &TurnRequest, limit: Option<Du
         return OpenReport::Failed(StoreError::Unexpected { what: "a turn without a message" });
     };
     let rules = &request.snapshot.tenant.rules;
+    let fresh = fresh_token();
     let flight = OpenRequest {
         tenant: live.tenant.clone(),
         subscriber: live.subscriber.clone(),
         channel: live.channel.clone(),
         token_digest: live.token.as_ref().map(|token| binding::digest(token.expose())),
+        fresh_digest: fresh.as_ref().map(|token| token.digest.clone()),
         tokens_enforced: context.settings.tokens_enforced,
         messages: new_messages(request),
         guarded: !request.is_opening(),
         now: context.clock.now(),
         received_at: request.messages.first().map_or(live.received_at, |first| first.received_at),
+        last_received_at: live.received_at,
         idle_reset_hours: rules.idle_reset_hours,
         history_days: rules.history_days,
         process: context.process,
@@ -101,10 +106,28 @@ pub async fn open(context: &TurnContext, request: &TurnRequest, limit: Option<Du
     match within(limit, store_open::open(&context.database, &flight)).await {
         Ok(Opened::Started(turn)) => {
             report_binding(context, &turn);
+            write_issued(context, &turn, live, fresh);
             OpenReport::Started(Box::new(turn))
         }
         Ok(Opened::LaneHeld) => OpenReport::LaneHeld,
         Err(error) => OpenReport::Failed(error),
+    }
+}
+
+/// The token that this turn issues if one is due (TURN-8). Without randomness the contact is answered all the same.
+fn fresh_token() -> Option<ContactToken> {
+    ContactToken::fresh().map_err(|error| tracing::error!(err = %error, "contact token not issued")).ok()
+}
+
+/// Starts the write of a token that Open has issued, beside whatever follows (TOK-23).
+fn write_issued(context: &TurnContext, turn: &OpenTurn, live: &InboundMessage, fresh: Option<ContactToken>) {
+    if let (Some(row), Some(token)) = (turn.token_row, fresh) {
+        context.tokens.write_later(IssuedToken {
+            conversation: turn.conversation,
+            contact: live.subscriber.clone(),
+            text: token.text,
+            row,
+        });
     }
 }
 

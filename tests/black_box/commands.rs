@@ -188,7 +188,7 @@ async fn serve_without_workers_warns() {
     assert!(!TestApp::start().await.output().contains("--no-workers"));
 }
 
-/// CLI-84, CLI-85, ACC-CLI-8, MIG-8: how many recent contacts lack a token.
+/// CLI-84, CLI-85, ACC-CLI-8, MIG-8, BF-7: how many recent contacts lack a token.
 #[tokio::test]
 async fn the_backfill_check_counts_recent_contacts_without_a_token() {
     let app = TestApp::start().await;
@@ -196,7 +196,7 @@ async fn the_backfill_check_counts_recent_contacts_without_a_token() {
         app.send_as(contact, "hello").await;
     }
     app.run(
-        "update conversations set token_hash = 'x' where subscriber_id = 'with-token';
+        "update conversations set token_hash = null where subscriber_id <> 'with-token';
          update turns set created_at = now() - interval '31 days'
          where conversation_id = (select id from conversations where subscriber_id = 'old')",
     )
@@ -215,6 +215,11 @@ async fn the_backfill_check_counts_recent_contacts_without_a_token() {
     let env = environment(free_port(), database.url(), &app.folder.path);
     let unmigrated = command(&app.folder.path, &env, &["tokens", "backfill", "--check"]);
     assert_eq!((unmigrated.code, unmigrated.stderr.lines().count()), (Some(1), 1), "{}", unmigrated.stderr);
+    assert!(unmigrated.stderr.contains("no tables yet"), "{}", unmigrated.stderr);
+    let mut env = env;
+    env.insert("MANYCHAT_API_TOKEN".to_owned(), "token-of-the-account".to_owned());
+    let unmigrated = command(&app.folder.path, &env, &["tokens", "backfill"]);
+    assert_eq!((unmigrated.code, unmigrated.stdout.as_str()), (Some(1), ""), "{}", unmigrated.stderr);
     assert!(unmigrated.stderr.contains("no tables yet"), "{}", unmigrated.stderr);
 }
 

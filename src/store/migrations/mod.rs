@@ -36,6 +36,10 @@ const MIGRATIONS: &[Migration] = &[
         name: "rs_0003_long_replies",
         sql: include_str!("../../../migrations/rs_0003_long_replies.sql"),
     },
+    Migration {
+        name: "rs_0004_contact_tokens",
+        sql: include_str!("../../../migrations/rs_0004_contact_tokens.sql"),
+    },
     Migration { name: "rs_0005_people", sql: include_str!("../../../migrations/rs_0005_people.sql") },
 ];
 

@@ -10,7 +10,7 @@ pub(super) const EXPECTED: &[(&str, &str)] = &[
     (
         "conversations",
         "id tenant_id subscriber_id channel turn_count escalated_at last_message_at token_hash previous_token_hash \
-         token_issued_at token_generation offering opening_sent_at created_at updated_at",
+         token_issued_at token_generation rs_unwritten_token offering opening_sent_at created_at updated_at",
     ),
     (
         "turns",
