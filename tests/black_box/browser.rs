@@ -219,7 +219,7 @@ async fn the_screenshot() {
     page.wait("!document.querySelector('.typing')");
     let assets = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/assets");
     page.value("document.activeElement.blur()");
-    page.resize(1280, 1010);
+    page.resize(1280, 1030);
     page.screenshot(&assets.join("playground.png"));
     let scratch = std::env::temp_dir().join("playground-shots");
     page.resize(900, 1000);

@@ -304,6 +304,7 @@ fn dev_does_everything_in_an_empty_folder() {
         let shown: Vec<String> = lines.by_ref().take_while(|line| !line.contains("Ctrl-C")).collect();
         let shown = shown.join("\n");
         assert!(shown.contains(&format!("http://127.0.0.1:{port}/v1/channels/manychat/message")), "{shown}");
+        assert!(shown.contains(&format!("http://127.0.0.1:{port}/playground\n")), "{shown}");
         assert!(shown.contains("curl ") && shown.contains("AGENT_MODEL"), "{shown}");
         let answered = command(&folder.path, &env, &["simulate", "how much is the foundation course?"]);
         assert!(answered.stdout.contains("$450.00"), "{}{}", answered.stdout, answered.stderr);
