@@ -1,6 +1,6 @@
 //! The playground in a real browser, as a person uses it (DEC-16).
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use serde_json::json;
 
@@ -8,6 +8,10 @@ use crate::app::{Setup, TestApp};
 use crate::devtools::{Browser, Page};
 
 const QUESTION: &str = "How much is the foundation course?";
+
+const REPLIES: &str = "select status from outbox where kind = 'reply'";
+/// Pixels that the page is wider than its window.
+const OVERFLOW: &str = "Math.max(0, document.documentElement.scrollWidth - window.innerWidth)";
 
 /// Deadlines that a test can wait for: the slow mock answers after 2.9 s.
 fn setup() -> Setup {
@@ -105,13 +109,13 @@ async fn a_reply_waits_for_a_failing_manychat_and_arrives() {
     page.wait_for("#queue", "ManyChat refused /fb/subscriber/setCustomFieldByName with 500");
     page.wait_for("#turn-rows", "1 waiting");
     page.wait_for(".event.bad", "ManyChat call failed");
-    let waiting = app.rows("select status from outbox").await;
+    let waiting = app.rows(REPLIES).await;
     assert!(["pending", "delivering"].contains(&waiting[0]["status"].as_str().unwrap()), "{waiting:?}");
     assert_eq!(places(&mut page, &["$450.00"]), [-1]);
     switch(&mut page, "manychat", "none");
     page.wait_for(".theirs .bubble", "$450.00");
     page.wait("document.querySelector('#queue').hidden");
-    assert_eq!(app.await_rows("select status from outbox").await[0]["status"], "delivered");
+    assert_eq!(app.await_rows(REPLIES).await[0]["status"], "delivered");
     assert!(page.complaints().is_empty(), "{:?}", page.complaints());
 }
 
@@ -193,14 +197,21 @@ async fn contacts_are_kept_apart_and_the_keyboard_reaches_everything() {
     assert_eq!(page.value("document.activeElement.name"), "manychat");
 }
 
-/// Makes docs/assets/playground.png anew: `cargo test --test black_box the_screenshot -- --ignored`.
+/// DEC-16: the page fits a laptop, a tablet, a telephone and a dark screen, in the state that the README shows. With
+/// `SCREENSHOTS=<folder>` the pictures are kept there; the README's is docs/assets/playground.png.
 #[tokio::test]
-#[ignore = "writes into docs"]
-async fn the_screenshot() {
+async fn the_page_fits_every_screen() {
     let Some(mut browser) = Browser::launch() else { return };
+    let kept = std::env::var_os("SCREENSHOTS").map(PathBuf::from);
+    let keep = |page: &mut Page<'_>, name: &str| {
+        assert_eq!(page.value(OVERFLOW), 0, "{name}: wider than its window");
+        if let Some(folder) = &kept {
+            page.screenshot(&folder.join(name));
+        }
+    };
     let app = setup()
         .env("TENANT_ID", "demo")
-        .env("RACE_DEADLINE_MS", "8000")
+        .env("RACE_DEADLINE_MS", if std::env::var_os("SCREENSHOTS").is_some() { "8000" } else { "900" })
         .env("MODEL_ABORT_MS", "30000")
         .start()
         .await;
@@ -217,20 +228,18 @@ async fn the_screenshot() {
     page.wait_for(".theirs .bubble", "$450.00");
     page.wait_for("#race", "Late");
     page.wait("!document.querySelector('.typing')");
-    let assets = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/assets");
     page.value("document.activeElement.blur()");
-    page.resize(1280, 1030);
-    page.screenshot(&assets.join("playground.png"));
-    let scratch = std::env::temp_dir().join("playground-shots");
-    page.resize(900, 1000);
-    page.screenshot(&scratch.join("medium.png"));
-    page.resize(390, 1500);
-    page.screenshot(&scratch.join("narrow.png"));
+    for (name, width, height) in
+        [("playground.png", 1280, 1030), ("medium.png", 900, 1000), ("narrow.png", 390, 1500)]
+    {
+        page.resize(width, height);
+        keep(&mut page, name);
+    }
     page.resize(1280, 860);
     let dark = json!({ "features": [{ "name": "prefers-color-scheme", "value": "dark" }] });
     page.call("Emulation.setEmulatedMedia", dark);
     switch(&mut page, "manychat", "server_error");
     say(&mut page, "Is there a certificate?");
     page.wait_for("#queue", "next try");
-    page.screenshot(&scratch.join("dark.png"));
+    keep(&mut page, "dark.png");
 }

@@ -58,7 +58,8 @@ async fn an_export_holds_every_table_and_one_contact() {
     }
     assert_eq!(tables["turns"][0]["text"], "this is a scam, refund!");
     assert_eq!(tables["turns"].as_array().unwrap().len(), 2);
-    assert_eq!(tables["outbox"][0]["payload"]["messages"][0], "An old reply.");
+    let payloads = tables["outbox"].as_array().unwrap().iter().map(|row| &row["payload"]);
+    assert!(payloads.map(|payload| &payload["messages"][0]).any(|text| text == "An old reply."));
     assert!(!exported.stdout.contains(OTHER) && !exported.stdout.contains("digest-of-a-token"));
     let unknown = run(&app, &["contact", "export", "5"]);
     assert_eq!((unknown.code, unknown.stdout.as_str()), (Some(1), ""));
@@ -155,6 +156,7 @@ async fn retention_deletes_what_is_old() {
     app.run(&format!(
         "update turns set created_at = now() - interval '31 days'
            where conversation_id = (select id from conversations where subscriber_id = '{CONTACT}');
+         delete from outbox where kind = 'contact_token';
          update conversations set last_message_at = now() - interval '31 days', updated_at = now() - interval '31 days'
            where subscriber_id = '{CONTACT}'"
     ))

@@ -195,7 +195,9 @@ async fn assert_quiet(app: &TestApp) {
     for line in app.output().lines() {
         let parsed: serde_json::Value =
             serde_json::from_str(line).unwrap_or_else(|_| panic!("no JSON: {line}"));
-        assert!(parsed["level"].as_u64().unwrap() < 50, "{line}");
+        // TOK-24: this tenant has no key, so a token cannot be written.
+        let expected = parsed["msg"] == "contact token write failed";
+        assert!(expected || parsed["level"].as_u64().unwrap() < 50, "{line}");
         assert!(!line.contains("zanzibar") && !line.contains("marmalade"), "{line}");
     }
 }

@@ -199,8 +199,8 @@ async fn shared_columns_hold_the_shared_words() {
 async fn a_token_of_the_reference_binds() {
     let app = Setup::default().env("CONTACT_TOKENS_ENFORCED", "true").start().await;
     app.run(&format!(
-        "insert into conversations (tenant_id, subscriber_id, channel, token_hash)
-         values ('test', '{CONTACT}', 'whatsapp', encode(sha256('{TOKEN}'::bytea), 'hex'))"
+        "insert into conversations (tenant_id, subscriber_id, channel, token_hash, token_generation, token_issued_at)
+         values ('test', '{CONTACT}', 'whatsapp', encode(sha256('{TOKEN}'::bytea), 'hex'), 1, now() - interval '10 minutes')"
     ))
     .await;
     for (token, bound) in [(Some(TOKEN), true), (Some("wrong"), false), (Some(""), false), (None, false)] {
