@@ -329,22 +329,11 @@ impl ConversationActor {
             return false;
         }
         let Some(mut repeated) = self.mailbox.take(&[notice.ticket]).pop() else { return false };
-        for current in self.turns.values_mut() {
-            repeated = match current.join(repeated) {
-                Ok(first) => return self.joined(first, notice, ctx),
-                Err(none) => none,
-            };
-        }
-        match self.mailbox.join(repeated) {
-            Ok(first) => self.joined(first, notice, ctx),
-            Err(none) => {
-                self.mailbox.put_back(vec![none]);
-                false
-            }
-        }
-    }
-
-    fn joined(&mut self, first: Ticket, notice: &Notice, ctx: &mut Context<Self>) -> bool {
+        let running = self.turns.values_mut().find_map(|current| current.join(&mut repeated));
+        let Some(first) = running.or_else(|| self.mailbox.join(&mut repeated)) else {
+            self.mailbox.put_back(vec![repeated]);
+            return false;
+        };
         tracing::info!("repeated request joins the turn of the first");
         self.arm(first, notice.deadline, ctx);
         true

@@ -129,19 +129,17 @@ impl Current {
     }
 
     /// Gives the place of a caller who is gone to the one who repeats its message (DEC-30). Returns the message's
-    /// ticket, or the repetition when there is none.
-    pub(super) fn join(&mut self, mut repeated: Arrival) -> Result<Ticket, Arrival> {
-        let secret = &repeated.slot.presented_secret;
+    /// ticket.
+    pub(super) fn join(&mut self, repeated: &mut Arrival) -> Option<Ticket> {
         let callers = self.callers.iter_mut().zip(&self.request.messages);
-        let first = callers.into_iter().find(|(caller, message)| {
+        let (first, _) = callers.into_iter().find(|(caller, message)| {
             caller.slot.is_gone()
-                && &caller.slot.presented_secret == secret
+                && caller.slot.presented_secret == repeated.slot.presented_secret
                 && repeats(message, &repeated.inbound)
-        });
-        let Some((first, _)) = first else { return Err(repeated) };
+        })?;
         std::mem::swap(&mut first.slot, &mut repeated.slot);
         first.deadline = repeated.deadline;
-        Ok(first.ticket)
+        Some(first.ticket)
     }
 
     /// Answers the request of one of its messages; false when it is none of them.

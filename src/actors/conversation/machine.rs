@@ -344,7 +344,7 @@ impl Machine {
         while let Some(next) = self.queue.pop_front_if(|next| belongs(next) && next.saved != Saved::Asked) {
             running.messages.push(next);
         }
-        if self.queue.front().is_some_and(|next| belongs(next)) {
+        if self.queue.front().is_some_and(belongs) {
             return Vec::new();
         }
         let wait = first.quiet && first.burst.is_some() && self.queue.is_empty() && !running.is_answered();
