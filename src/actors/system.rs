@@ -151,8 +151,14 @@ impl System {
         });
         let waker = outbox.as_ref().map(Outbox::waker).unwrap_or_default();
         let clock = Arc::clone(&context.clock);
-        let confirmer =
-            Confirmer::start(context.database.clone(), clock, waker.clone(), &io, restarts.clone());
+        let confirmer = Confirmer::start(
+            context.database.clone(),
+            clock,
+            waker.clone(),
+            Arc::clone(&context.freed),
+            &io,
+            restarts.clone(),
+        );
         let resolver = Resolver::new(
             Arc::clone(&context),
             confirmer.clone(),

@@ -149,7 +149,7 @@ pub(super) fn start_system(
         runner: model::resolve(&settings.model)?,
         clock: Arc::new(SystemClock),
         pulse: Pulse::new(ProcessId::fresh(), settings.process_dead),
-        freed: Freed::default(),
+        freed: Arc::new(Freed::default()),
         settings: TurnSettings::of(settings),
     };
     let (handle, orders) = manychat::channel();

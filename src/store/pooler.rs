@@ -11,8 +11,7 @@ use super::{Address, StoreError, connect};
 const LIMIT: Duration = Duration::from_secs(3);
 
 const FORGETFUL: StoreError = StoreError::Unavailable {
-    reason: "DATABASE_URL goes through a transaction pooler that loses prepared statements: use PgBouncer 1.21 or newer \
-             with max_prepared_statements above 0, a pool in session mode, or the server itself",
+    reason: "the transaction pooler in between loses prepared statements: use PgBouncer 1.21 or newer with max_prepared_statements above 0, a pool in session mode, or the server itself",
 };
 
 /// Looks at how `address` reaches the server, and remembers it there: behind a transaction pooler nothing is kept in a

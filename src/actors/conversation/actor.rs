@@ -15,7 +15,7 @@ use super::machine::{Effect, Event, Machine, OpenResult, SettleResult, StoreResu
 use super::mailbox::{Mailbox, Notice};
 use super::steps::Steps;
 use crate::actors::answer::Counted;
-use crate::actors::confirmer::Confirmer;
+use crate::actors::confirmer::{Confirmer, Watched};
 use crate::actors::directory::{ContactKey, Directory};
 use crate::actors::outbox::OutboxWaker;
 use crate::actors::waking::LaneWatch;
@@ -152,11 +152,12 @@ impl ConversationActor {
             Effect::Tell(ticket, telling) => self.tell(ticket, telling, ctx),
             Effect::Forget(ticket) => drop(self.mailbox.take(&[ticket])),
             Effect::QueueReply(turn) => self.with_turn(turn, |shared, current| {
-                let in_hand = Counted::new(&self.mailbox.replies.in_hand);
-                shared.confirmer.queue(current.request.id, None, Some(in_hand));
+                let in_hand = Some(Counted::new(&self.mailbox.replies.in_hand));
+                let watched = Watched { unconfirmed: None, in_hand, freed: current.freed() };
+                shared.confirmer.queue(current.request.id, watched);
             }),
             Effect::ConfirmQueued(turn) => self.with_turn(turn, |shared, current| {
-                shared.confirmer.confirm(current.request.id, None);
+                shared.confirmer.confirm(current.request.id, Watched::default());
                 shared.waker.wake();
             }),
             Effect::Resolve { turn, told } => self.resolve(turn, told),
@@ -392,9 +393,10 @@ impl ConversationActor {
 
     fn settled(&mut self, turn: Ticket, report: SettleReport) -> SettleResult {
         match report {
-            SettleReport::Inline(body) => {
+            SettleReport::Inline { body, others_wait } => {
                 if let Some(current) = self.turns.get_mut(&turn) {
                     current.rendered = Some(body);
+                    current.others_wait = others_wait;
                 }
                 SettleResult::Inline
             }

@@ -11,7 +11,7 @@ use super::machine::{Telling, Ticket};
 use super::mailbox::{Arrival, Mailbox, Slot, repeats};
 use super::steps::Copy;
 use crate::actors::answer::{Answer, OwedReply};
-use crate::domain::{Deadline, ProcessId, TurnId};
+use crate::domain::{ConversationId, Deadline, ProcessId, TurnId};
 use crate::store::open::OpenTurn;
 use crate::turn::{Draft, Run, TurnRequest};
 
@@ -25,6 +25,8 @@ pub(super) struct Current {
     pub(super) opened: Option<Arc<OpenTurn>>,
     pub(super) draft: Option<Draft>,
     pub(super) rendered: Option<Vec<u8>>,
+    /// Another process waits for the lane.
+    pub(super) others_wait: bool,
     /// The request was answered without a message.
     pub(super) silenced: bool,
     /// How often the turn has waited for the reply before it to leave our hands.
@@ -66,6 +68,7 @@ impl Current {
             opened: None,
             draft: None,
             rendered: None,
+            others_wait: false,
             silenced: false,
             in_hand_waits: 0,
         })
@@ -111,6 +114,11 @@ impl Current {
     /// True when every message stands in the inbox: losing the flight loses none.
     pub(super) fn is_stored(&self) -> bool {
         self.request.rows.iter().all(|row| row.stored)
+    }
+
+    /// The conversation, when another process is to be told that its lane is free.
+    pub(super) fn freed(&self) -> Option<ConversationId> {
+        self.opened.as_ref().filter(|_| self.others_wait).map(|opened| opened.conversation)
     }
 
     /// The message whose request gets the reply.
@@ -170,7 +178,8 @@ impl Current {
     ) -> Option<Answer> {
         let Some(copy) = copy_of(telling) else {
             let body = self.rendered.take()?;
-            let owed = OwedReply::new(self.request.id, shared.confirmer.clone(), &mailbox.replies);
+            let (confirmer, freed) = (shared.confirmer.clone(), self.freed());
+            let owed = OwedReply::new(self.request.id, confirmer, &mailbox.replies, freed);
             return Some(Answer { body, owed: Some(owed) });
         };
         let reply_queued = self.opened.as_ref().is_some_and(|opened| opened.reply_queued);
