@@ -11,7 +11,8 @@ use tokio::runtime::Handle;
 use tracing::{Instrument, Span};
 
 use super::current::{Current, copy_answer, copy_of};
-use super::machine::{Effect, Event, Machine, OpenResult, SettleResult, StoreResult, Telling, Ticket};
+use super::events::{Effect, Event, OpenResult, SettleResult, StoreResult, Telling, Ticket};
+use super::machine::Machine;
 use super::mailbox::{Mailbox, Notice};
 use super::steps::Steps;
 use crate::actors::answer::Counted;

@@ -7,7 +7,7 @@ use tracing::Span;
 use uuid::Uuid;
 
 use super::actor::Shared;
-use super::machine::{Telling, Ticket};
+use super::events::{Telling, Ticket};
 use super::mailbox::{Arrival, Mailbox, Slot, repeats};
 use super::steps::Copy;
 use crate::actors::answer::{Answer, OwedReply};

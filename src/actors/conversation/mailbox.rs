@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tracing::Span;
 use uuid::Uuid;
 
-use super::machine::{BurstKey, Ticket};
+use super::events::{BurstKey, Ticket};
 use crate::actors::answer::{Answer, Counted, Outgoing, ReplyCounts};
 use crate::actors::directory::{IsGone, Message};
 use crate::actors::observe::Face;
