@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use tokio::runtime::Handle;
 
-use super::heartbeat::Pulse;
+use crate::domain::ProcessId;
 use crate::manychat::{Action, ManyChatError, Priority};
-use crate::store::StoreError;
 use crate::store::handoff_tags::{self as tags, Attempt, Attempted, Change};
+use crate::store::{Pulse, StoreError};
 use crate::turn::{Snapshots, TurnContext};
 
 /// How often to look. A person who is called a second later answers no later.
@@ -46,16 +46,11 @@ impl Drop for Look {
 }
 
 impl HandoffTags {
-    pub(super) fn new(
-        context: &Arc<TurnContext>,
-        snapshots: &Arc<Snapshots>,
-        pulse: Pulse,
-        io: &Handle,
-    ) -> Self {
+    pub(super) fn new(context: &Arc<TurnContext>, snapshots: &Arc<Snapshots>, io: &Handle) -> Self {
         Self {
             context: Arc::clone(context),
             snapshots: Arc::clone(snapshots),
-            pulse,
+            pulse: context.pulse.clone(),
             io: io.clone(),
             looking: Arc::default(),
             stopping: Arc::default(),
@@ -91,7 +86,7 @@ impl HandoffTags {
 
     async fn work(&self) -> Result<(), StoreError> {
         let (database, tenant) = (&self.context.database, &self.context.settings.tenant);
-        let process = self.context.process;
+        let process = self.pulse.process();
         let snapshot = self.snapshots.current();
         let rule = snapshot.tenant.rules.handoff.as_ref();
         self.tidy(rule.is_some()).await?;
@@ -99,7 +94,7 @@ impl HandoffTags {
         if let Some(rule) = rule {
             attempts.extend(tags::claim_additions(database, tenant, process, &rule.tag, MOST).await?);
         }
-        join_all(attempts.iter().map(|attempt| self.attempt(attempt))).await;
+        join_all(attempts.iter().map(|attempt| self.attempt(attempt, process))).await;
         Ok(())
     }
 
@@ -107,7 +102,7 @@ impl HandoffTags {
     /// (ARC-44).
     async fn tidy(&self, expire: bool) -> Result<(), StoreError> {
         let settings = &self.context.settings;
-        if !self.pulse.unbroken_for(settings.process_dead) {
+        if !self.pulse.may_judge() {
             return Ok(());
         }
         let dead = settings.process_dead.as_secs_f64();
@@ -118,19 +113,20 @@ impl HandoffTags {
         Ok(())
     }
 
-    async fn attempt(&self, attempt: &Attempt) {
+    async fn attempt(&self, attempt: &Attempt, process: ProcessId) {
         let action = match attempt.change {
             Change::Add => Action::AddTag { tag: attempt.tag.clone() },
             Change::Remove => Action::RemoveTag { tag: attempt.tag.clone() },
         };
         let result = self.context.manychat.perform(&attempt.subscriber, action, Priority::Background).await;
         report(attempt, &result);
-        self.record(attempt, &outcome_of(result)).await;
+        self.record(attempt, process, &outcome_of(result)).await;
     }
 
-    async fn record(&self, attempt: &Attempt, outcome: &Attempted) {
+    /// `process`: the id under which the attempt was claimed.
+    async fn record(&self, attempt: &Attempt, process: ProcessId, outcome: &Attempted) {
         for _ in 0..RECORD_TRIES {
-            match tags::record(&self.context.database, self.context.process, attempt, outcome).await {
+            match tags::record(&self.context.database, process, attempt, outcome).await {
                 Ok(()) => return,
                 Err(error) => tracing::warn!(err = %error, "handoff tag not recorded yet"),
             }

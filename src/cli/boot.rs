@@ -16,7 +16,8 @@ use crate::manychat::{DevelopmentAccount, Residents};
 use crate::model::MockSwitch;
 use crate::playground::{self, Controls};
 use crate::store::embedded::{EmbeddedOptions, EmbeddedServer};
-use crate::store::{self, Address, Database, PoolLimits, migrations};
+use crate::store::notices::Freed;
+use crate::store::{self, Address, Database, PoolLimits, Pulse, migrations, pooler};
 use crate::turn::{Snapshots, TokenWriter, TurnContext, TurnSettings};
 use crate::{manychat, model, telemetry};
 
@@ -169,6 +170,17 @@ fn names(settings: &Settings, development: bool) -> manychat::Names {
     names
 }
 
+/// Looks whether a transaction pooler stands before the server; one that cannot be worked with ends the boot (DEC-29).
+pub(super) async fn inspect(address: Address) -> anyhow::Result<Address> {
+    let address = pooler::inspect(address).await.context("DATABASE_URL")?;
+    if address.is_behind_pooler() {
+        tracing::info!(
+            "the database is behind a transaction pooler: waiting messages are looked for once a second"
+        );
+    }
+    Ok(address)
+}
+
 /// Wires the actors of this process.
 pub(super) fn start_system(
     runtime: &'static Runtime,
@@ -186,7 +198,8 @@ pub(super) fn start_system(
         runner: model::resolve_with(&settings.model, controls.and_then(|controls| controls.mock.clone()))?,
         manychat: handle.clone(),
         clock: Arc::new(SystemClock),
-        process: ProcessId::fresh(),
+        pulse: Pulse::new(ProcessId::fresh(), settings.process_dead),
+        freed: Arc::new(Freed::default()),
         settings: TurnSettings::of(settings),
     };
     let delivery = Delivery {

@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use futures_util::future::BoxFuture;
+use tokio::sync::mpsc;
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
-use tokio_postgres::{Client, Config, NoTls, Socket};
+use tokio_postgres::{AsyncMessage, Client, Config, NoTls, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::StoreError;
@@ -23,6 +24,8 @@ pub struct Address {
     config: Config,
     /// `None`: connections are not encrypted.
     tls: Option<MakeRustlsConnect>,
+    /// A transaction pooler stands before the server: nothing may be kept in a session (DEC-29).
+    pooled: bool,
 }
 
 /// Why `DATABASE_URL` cannot be used. No variant repeats the address: it can hold a password (ENV-26).
@@ -79,18 +82,18 @@ impl FromStr for Address {
         let is_local = config.get_hosts().iter().all(|host| matches!(host, Host::Unix(_)));
         if mode == "disable" || is_local {
             config.ssl_mode(SslMode::Disable);
-            return Ok(Self { config, tls: None });
+            return Ok(Self { config, tls: None, pooled: false });
         }
         config.ssl_mode(if mode == "prefer" { SslMode::Prefer } else { SslMode::Require });
         let tls = tls::connector(checked).map_err(|error| AddressError::Tls(error.to_string()))?;
-        Ok(Self { config, tls: Some(tls) })
+        Ok(Self { config, tls: Some(tls), pooled: false })
     }
 }
 
 impl From<Config> for Address {
     /// A server of our own on a Unix socket.
     fn from(config: Config) -> Self {
-        Self { config, tls: None }
+        Self { config, tls: None, pooled: false }
     }
 }
 
@@ -102,6 +105,17 @@ impl Address {
         String::from_utf8(config.get_password()?.to_vec()).ok()
     }
 
+    /// The same address, known to go through a transaction pooler.
+    pub(super) fn behind_pooler(self) -> Self {
+        Self { pooled: true, ..self }
+    }
+
+    /// Whether it is known to go through a transaction pooler.
+    #[must_use]
+    pub const fn is_behind_pooler(&self) -> bool {
+        self.pooled
+    }
+
     /// The driver's part.
     pub(super) const fn config(&self) -> &Config {
         &self.config
@@ -110,23 +124,48 @@ impl Address {
     /// Opens a connection. The driver must be spawned before the client is used.
     pub(super) async fn open(&self) -> Result<(Client, Driver), tokio_postgres::Error> {
         match &self.tls {
-            None => open_with(&self.config, NoTls).await,
-            Some(tls) => open_with(&self.config, tls.clone()).await,
+            None => open_with(&self.config, NoTls, None).await,
+            Some(tls) => open_with(&self.config, tls.clone(), None).await,
+        }
+    }
+
+    /// As [`Self::open`]; the payloads of notifications go to `heard`, which is closed with the connection.
+    pub(super) async fn open_listening(
+        &self,
+        heard: mpsc::UnboundedSender<String>,
+    ) -> Result<(Client, Driver), tokio_postgres::Error> {
+        match &self.tls {
+            None => open_with(&self.config, NoTls, Some(heard)).await,
+            Some(tls) => open_with(&self.config, tls.clone(), Some(heard)).await,
         }
     }
 }
 
-async fn open_with<T>(config: &Config, tls: T) -> Result<(Client, Driver), tokio_postgres::Error>
+async fn open_with<T>(
+    config: &Config,
+    tls: T,
+    heard: Option<mpsc::UnboundedSender<String>>,
+) -> Result<(Client, Driver), tokio_postgres::Error>
 where
     T: MakeTlsConnect<Socket> + Send,
     T::Stream: Send + 'static,
     T::TlsConnect: Send,
     <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
 {
-    let (client, connection) = config.connect(tls).await?;
+    let (client, mut connection) = config.connect(tls).await?;
     // The error of a lost connection reaches the statements that were under way on it.
     let driver = Box::pin(async move {
-        let _ = connection.await;
+        let Some(heard) = heard else {
+            let _ = connection.await;
+            return;
+        };
+        while let Some(Ok(message)) = std::future::poll_fn(|cx| connection.poll_message(cx)).await {
+            if let AsyncMessage::Notification(notice) = message
+                && heard.send(notice.payload().to_owned()).is_err()
+            {
+                return;
+            }
+        }
     });
     Ok((client, driver))
 }

@@ -153,6 +153,8 @@ const RELEASE: &str = "
 /// A reply that this process delivers now.
 #[derive(Debug)]
 pub struct Claim {
+    /// The process that claimed it, by the id it had then.
+    pub process: ProcessId,
     /// Id of the row; the only thing of it that a log names.
     pub id: Uuid,
     /// Whom it goes to.
@@ -195,9 +197,26 @@ pub enum Held {
     Lost,
 }
 
+/// What fences every write about a claim: its row, the process that claimed it, and its attempt.
+pub(super) type ClaimFence = (Uuid, ProcessId, i32);
+
+impl Claim {
+    const fn fence(&self) -> ClaimFence {
+        (self.id, self.process, self.attempt)
+    }
+}
+
+impl TokenClaim {
+    pub(super) const fn fence(&self) -> ClaimFence {
+        (self.id, self.process, self.attempt)
+    }
+}
+
 /// A contact token that this process writes anew (TOK-30).
 #[derive(Debug)]
 pub struct TokenClaim {
+    /// The process that claimed it, by the id it had then.
+    pub process: ProcessId,
     /// Id of the row.
     pub id: Uuid,
     /// Whose token it is.
@@ -239,19 +258,20 @@ pub async fn claim(
     let mut claimed = Claimed::default();
     for row in &rows {
         match row.try_get("kind")? {
-            "reply" => claimed.replies.push(claim_of(row)?),
-            _ => claimed.tokens.push(token_claim_of(row)?),
+            "reply" => claimed.replies.push(claim_of(row, claimant.process)?),
+            _ => claimed.tokens.push(token_claim_of(row, claimant.process)?),
         }
     }
     Ok(claimed)
 }
 
-fn token_claim_of(row: &Row) -> Result<TokenClaim, StoreError> {
+fn token_claim_of(row: &Row, process: ProcessId) -> Result<TokenClaim, StoreError> {
     let payload: Value = row.try_get("payload")?;
     let conversation: Option<Uuid> = row.try_get("conversation_id")?;
     let generation = payload.get("generation").and_then(Value::as_i64);
     Ok(TokenClaim {
         id: row.try_get("id")?,
+        process,
         subscriber: SubscriberId::stored(row.try_get("subscriber_id")?),
         generation: generation
             .filter(|_| conversation.is_some())
@@ -261,11 +281,12 @@ fn token_claim_of(row: &Row) -> Result<TokenClaim, StoreError> {
     })
 }
 
-fn claim_of(row: &Row) -> Result<Claim, StoreError> {
+fn claim_of(row: &Row, process: ProcessId) -> Result<Claim, StoreError> {
     let payload: Value = row.try_get("payload")?;
     let sent: i32 = row.try_get("sent")?;
     let conversation: Option<Uuid> = row.try_get("conversation_id")?;
     Ok(Claim {
+        process,
         id: row.try_get("id")?,
         subscriber: SubscriberId::stored(row.try_get("subscriber_id")?),
         conversation: conversation.map(ConversationId::from),
@@ -317,7 +338,7 @@ pub async fn progress(
     sent: usize,
 ) -> Result<Held, StoreError> {
     let (lease, gap) = (claimant.lease.as_secs_f64(), claimant.gap.as_secs_f64());
-    fenced(database, claimant, (claim.id, claim.attempt), PROGRESS, &[&count(sent), &lease, &gap]).await
+    fenced(database, claim.fence(), PROGRESS, &[&count(sent), &lease, &gap]).await
 }
 
 /// The claim is still being worked on; `sent` texts are out.
@@ -330,14 +351,7 @@ pub async fn renew(
     claim: &Claim,
     sent: usize,
 ) -> Result<Held, StoreError> {
-    fenced(
-        database,
-        claimant,
-        (claim.id, claim.attempt),
-        RENEW,
-        &[&count(sent), &claimant.lease.as_secs_f64()],
-    )
-    .await
+    fenced(database, claim.fence(), RENEW, &[&count(sent), &claimant.lease.as_secs_f64()]).await
 }
 
 /// All texts are out.
@@ -346,8 +360,7 @@ pub async fn renew(
 /// When the write may not have arrived.
 pub async fn delivered(database: &Database, claimant: &Claimant, claim: &Claim) -> Result<Held, StoreError> {
     let sent = count(claim.texts.expose().len());
-    fenced(database, claimant, (claim.id, claim.attempt), DELIVERED, &[&sent, &claimant.gap.as_secs_f64()])
-        .await
+    fenced(database, claim.fence(), DELIVERED, &[&sent, &claimant.gap.as_secs_f64()]).await
 }
 
 /// Another attempt after `delay`. `error` is already redacted.
@@ -362,7 +375,7 @@ pub async fn retry(
     delay: Duration,
 ) -> Result<Held, StoreError> {
     let gap = claimant.gap.as_secs_f64();
-    fenced(database, claimant, (claim.id, claim.attempt), RETRY, &[&error, &delay.as_secs_f64(), &gap]).await
+    fenced(database, claim.fence(), RETRY, &[&error, &delay.as_secs_f64(), &gap]).await
 }
 
 /// No further attempt. `error` is already redacted.
@@ -375,29 +388,27 @@ pub async fn dead_letter(
     claim: &Claim,
     error: &str,
 ) -> Result<Held, StoreError> {
-    fenced(database, claimant, (claim.id, claim.attempt), DEAD_LETTER, &[&error, &claimant.gap.as_secs_f64()])
-        .await
+    fenced(database, claim.fence(), DEAD_LETTER, &[&error, &claimant.gap.as_secs_f64()]).await
 }
 
 /// Gives the row back as if it had not been claimed.
 ///
 /// # Errors
 /// When the write may not have arrived.
-pub async fn release(database: &Database, claimant: &Claimant, claim: &Claim) -> Result<Held, StoreError> {
-    fenced(database, claimant, (claim.id, claim.attempt), RELEASE, &[]).await
+pub async fn release(database: &Database, claim: &Claim) -> Result<Held, StoreError> {
+    fenced(database, claim.fence(), RELEASE, &[]).await
 }
 
 /// Runs a statement whose first three parameters are the claim's fence: its row and attempt, and the process.
 pub(super) async fn fenced(
     database: &Database,
-    claimant: &Claimant,
-    (id, attempt): (Uuid, i32),
+    (id, process, attempt): ClaimFence,
     sql: &'static str,
     more: &[&(dyn ToSql + Sync)],
 ) -> Result<Held, StoreError> {
     let lease = database.lease().await?;
     let statement = lease.prepared(sql).await?;
-    let fence: [&(dyn ToSql + Sync); 3] = [&id, claimant.process.as_uuid(), &attempt];
+    let fence: [&(dyn ToSql + Sync); 3] = [&id, process.as_uuid(), &attempt];
     let values: Vec<&(dyn ToSql + Sync)> = fence.into_iter().chain(more.iter().copied()).collect();
     let changed = lease.client()?.execute(&statement, &values).await?;
     lease.give_back();

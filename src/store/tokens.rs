@@ -88,16 +88,11 @@ pub enum Replaced {
 ///
 /// # Errors
 /// When the statement may not have run; write nothing then. The claim ends with its lease.
-pub async fn replace(
-    database: &Database,
-    claimant: &Claimant,
-    claim: &TokenClaim,
-    digest: &str,
-) -> Result<Replaced, StoreError> {
+pub async fn replace(database: &Database, claim: &TokenClaim, digest: &str) -> Result<Replaced, StoreError> {
     let Some(generation) = claim.generation else { return Ok(Replaced::Outdated) };
     let lease = database.lease().await?;
     let statement = lease.prepared(REPLACE).await?;
-    let fence = (&claim.id, claimant.process.as_uuid(), &claim.attempt);
+    let fence = (&claim.id, claim.process.as_uuid(), &claim.attempt);
     let row =
         lease.client()?.query_opt(&statement, &[fence.0, fence.1, fence.2, &generation, &digest]).await?;
     lease.give_back();
@@ -113,19 +108,15 @@ pub async fn replace(
 /// # Errors
 /// When the write may not have arrived.
 pub async fn renew(database: &Database, claimant: &Claimant, claim: &TokenClaim) -> Result<Held, StoreError> {
-    fenced(database, claimant, fence_of(claim), RENEW, &[&claimant.lease.as_secs_f64()]).await
+    fenced(database, claim.fence(), RENEW, &[&claimant.lease.as_secs_f64()]).await
 }
 
 /// The row is done (TOK-31).
 ///
 /// # Errors
 /// When the write may not have arrived.
-pub async fn delivered(
-    database: &Database,
-    claimant: &Claimant,
-    claim: &TokenClaim,
-) -> Result<Held, StoreError> {
-    fenced(database, claimant, fence_of(claim), DELIVERED, &[]).await
+pub async fn delivered(database: &Database, claim: &TokenClaim) -> Result<Held, StoreError> {
+    fenced(database, claim.fence(), DELIVERED, &[]).await
 }
 
 /// Another attempt after `delay` (TOK-32). `error` quotes nothing of ManyChat (BOX-15).
@@ -134,41 +125,27 @@ pub async fn delivered(
 /// When the write may not have arrived.
 pub async fn retry(
     database: &Database,
-    claimant: &Claimant,
     claim: &TokenClaim,
     error: &str,
     delay: std::time::Duration,
 ) -> Result<Held, StoreError> {
-    fenced(database, claimant, fence_of(claim), RETRY, &[&error, &delay.as_secs_f64()]).await
+    fenced(database, claim.fence(), RETRY, &[&error, &delay.as_secs_f64()]).await
 }
 
 /// No further attempt. `error` quotes nothing of ManyChat (BOX-15).
 ///
 /// # Errors
 /// When the write may not have arrived.
-pub async fn dead_letter(
-    database: &Database,
-    claimant: &Claimant,
-    claim: &TokenClaim,
-    error: &str,
-) -> Result<Held, StoreError> {
-    fenced(database, claimant, fence_of(claim), DEAD_LETTER, &[&error, &claim.generation]).await
+pub async fn dead_letter(database: &Database, claim: &TokenClaim, error: &str) -> Result<Held, StoreError> {
+    fenced(database, claim.fence(), DEAD_LETTER, &[&error, &claim.generation]).await
 }
 
 /// Gives the row back as if it had not been claimed.
 ///
 /// # Errors
 /// When the write may not have arrived.
-pub async fn release(
-    database: &Database,
-    claimant: &Claimant,
-    claim: &TokenClaim,
-) -> Result<Held, StoreError> {
-    fenced(database, claimant, fence_of(claim), RELEASE, &[]).await
-}
-
-const fn fence_of(claim: &TokenClaim) -> (Uuid, i32) {
-    (claim.id, claim.attempt)
+pub async fn release(database: &Database, claim: &TokenClaim) -> Result<Held, StoreError> {
+    fenced(database, claim.fence(), RELEASE, &[]).await
 }
 
 #[cfg(test)]

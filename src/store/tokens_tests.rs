@@ -49,7 +49,14 @@ impl Fixture {
             token_digest: message.presents.map(str::to_owned),
             fresh_digest: message.fresh.map(str::to_owned),
             tokens_enforced: true,
-            messages: vec![NewMessage { id: *turn.as_uuid(), text: ContactText::new(text), media: None }],
+            messages: vec![NewMessage {
+                id: *turn.as_uuid(),
+                text: ContactText::new(text),
+                media: None,
+                offering: None,
+                received_at: message.arrived,
+                stored: false,
+            }],
             guarded: true,
             now: message.opened,
             received_at: message.arrived,
@@ -60,15 +67,16 @@ impl Fixture {
             turn,
             lane_secs: 60.0,
             dead_secs: 60.0,
+            takeover_secs: 60.0,
         }
     }
 
     async fn send(&self, text: &str, message: Message<'_>) -> OpenTurn {
         let opened = open(&self.database, &self.request(text, &message)).await.unwrap();
-        self.client.batch_execute("update rs_lanes set turn_id = null").await.unwrap();
+        self.client.batch_execute("update rs_lanes set turn_id = null; delete from rs_owed").await.unwrap();
         match opened {
             Opened::Started(turn) => turn,
-            Opened::LaneHeld => panic!("the lane is held"),
+            Opened::Waiting(waits) => panic!("the lane is held: {waits:?}"),
         }
     }
 
@@ -112,8 +120,8 @@ impl Fixture {
         outbox::claim(&self.database, claimant, 10, 10).await.unwrap().tokens
     }
 
-    async fn replace(&self, claimant: &Claimant, claim: &TokenClaim, digest: &str) -> Replaced {
-        replace(&self.database, claimant, claim, digest).await.unwrap()
+    async fn replace(&self, claim: &TokenClaim, digest: &str) -> Replaced {
+        replace(&self.database, claim, digest).await.unwrap()
     }
 
     async fn binding_of(&self, presents: &str) -> Binding {
@@ -201,7 +209,7 @@ async fn a_turn_without_its_lane_issues_nothing() {
     let at = fixture.at(5);
     let request =
         fixture.request("x", &Message { presents: None, fresh: Some("two"), arrived: at, opened: at });
-    assert!(matches!(open(&fixture.database, &request).await.unwrap(), Opened::LaneHeld));
+    assert!(matches!(open(&fixture.database, &request).await.unwrap(), Opened::Waiting(_)));
     assert_eq!((fixture.stored().await.0, fixture.rows().await.len()), (None, 1));
 }
 
@@ -278,9 +286,9 @@ async fn a_retry_replaces_the_digest_and_keeps_the_one_before() {
     for digest in ["two a", "two b"] {
         let claims = fixture.claim(&me).await;
         assert_eq!((claims.len(), claims[0].generation), (1, Some(2)));
-        assert_eq!(fixture.replace(&me, &claims[0], digest).await, Replaced::Yes);
+        assert_eq!(fixture.replace(&claims[0], digest).await, Replaced::Yes);
         let text = "contact token write failed: 503";
-        let kept = retry(&fixture.database, &me, &claims[0], text, std::time::Duration::ZERO).await;
+        let kept = retry(&fixture.database, &claims[0], text, std::time::Duration::ZERO).await;
         assert_eq!(kept.unwrap(), Held::Yes);
     }
     assert_eq!(
@@ -316,8 +324,8 @@ async fn an_outdated_row_changes_nothing() {
     let claims = fixture.claim(&me).await;
     assert_eq!(claims.len(), 5);
     for claim in &claims {
-        assert_eq!(fixture.replace(&me, claim, "new").await, Replaced::Outdated, "{:?}", claim.generation);
-        assert_eq!(delivered(&fixture.database, &me, claim).await.unwrap(), Held::Yes);
+        assert_eq!(fixture.replace(claim, "new").await, Replaced::Outdated, "{:?}", claim.generation);
+        assert_eq!(delivered(&fixture.database, claim).await.unwrap(), Held::Yes);
     }
     assert_eq!(fixture.stored().await.0.as_deref(), Some("one"));
     assert!(fixture.rows().await.iter().all(|row| row.1 == "delivered"));
@@ -330,9 +338,9 @@ async fn a_token_given_up_is_issued_again_by_the_next_message() {
     fixture.say(0, None, "one").await;
     let me = fixture.claimant().await;
     let claims = fixture.claim(&me).await;
-    assert_eq!(fixture.replace(&me, &claims[0], "one a").await, Replaced::Yes);
+    assert_eq!(fixture.replace(&claims[0], "one a").await, Replaced::Yes);
     let text = "contact token write failed: 400";
-    assert_eq!(dead_letter(&fixture.database, &me, &claims[0], text).await.unwrap(), Held::Yes);
+    assert_eq!(dead_letter(&fixture.database, &claims[0], text).await.unwrap(), Held::Yes);
     let sql = "select (select count(*) from rs_handoffs) + (select count(escalated_at) from conversations)";
     assert_eq!(fixture.client.query_one(sql, &[]).await.unwrap().get::<_, i64>(0), 0);
     assert_eq!(fixture.rows().await[0].1, "failed");
@@ -350,11 +358,11 @@ async fn a_lost_token_claim_writes_nothing() {
     let (slow, quick) = (fixture.claimant().await, fixture.claimant().await);
     let old = fixture.claim(&slow).await;
     assert!(fixture.claim(&quick).await.is_empty(), "a living claim is left alone");
-    assert_eq!(release(&fixture.database, &slow, &old[0]).await.unwrap(), Held::Yes);
+    assert_eq!(release(&fixture.database, &old[0]).await.unwrap(), Held::Yes);
     let new = fixture.claim(&quick).await;
     assert_eq!((new[0].id, new[0].attempt), (old[0].id, 1));
-    assert_eq!(fixture.replace(&slow, &old[0], "x").await, Replaced::Lost);
-    assert_eq!(delivered(&fixture.database, &slow, &old[0]).await.unwrap(), Held::Lost);
+    assert_eq!(fixture.replace(&old[0], "x").await, Replaced::Lost);
+    assert_eq!(delivered(&fixture.database, &old[0]).await.unwrap(), Held::Lost);
     assert_eq!(renew(&fixture.database, &quick, &new[0]).await.unwrap(), Held::Yes);
     written(&fixture.database, new[0].id).await.unwrap();
     assert_eq!(fixture.rows().await[0].1, "delivering", "TOK-24: only a row that still waits");

@@ -21,6 +21,8 @@ pub enum Decision {
     Aborted,
     /// A person has taken over: nothing is said (DEC-9).
     Hushed,
+    /// A message that a dead process left cannot be answered any more (ARC-46).
+    Recovered,
 }
 
 /// A reply with where it came from.
@@ -47,7 +49,7 @@ impl Draft {
             Decision::UnreadableMedia if self.reply.escalate => Outcome::EscalatedPrecheck,
             Decision::UnreadableMedia => Outcome::MediaFallback,
             // A hushed turn writes no agent row, so nobody reads its outcome.
-            Decision::Aborted | Decision::Hushed => Outcome::Error,
+            Decision::Aborted | Decision::Hushed | Decision::Recovered => Outcome::Error,
             Decision::Model(result) if result.error.is_some() => Outcome::Error,
             Decision::Model(_) if lost => Outcome::Deferred,
             Decision::Model(_) if self.reply.escalate => Outcome::EscalatedModel,

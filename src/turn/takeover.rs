@@ -6,7 +6,8 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use super::context::TurnContext;
-use super::steps::{TurnRequest, is_bound};
+use super::request::TurnRequest;
+use super::steps::is_bound;
 use crate::config::{Rules, Takeover};
 use crate::domain::Binding;
 use crate::store::handoffs::{self, PauseEnd};

@@ -14,7 +14,7 @@ use super::delivery::{self, Ended};
 use super::token;
 use crate::manychat;
 use crate::store::outbox::{self, Claim, Claimant, Claimed, TokenClaim};
-use crate::store::{Database, StoreError};
+use crate::store::{Database, Pulse, StoreError};
 
 /// Replies that are being delivered at the same time. ManyChat takes ten requests a second, a text needs two: more
 /// would only wait with their leases running.
@@ -33,6 +33,7 @@ const STOP_STEP: Duration = Duration::from_millis(10);
 pub(in crate::actors) struct WorkerParts {
     pub(in crate::actors) database: Database,
     pub(in crate::actors) claimant: Claimant,
+    pub(in crate::actors) pulse: Pulse,
     pub(in crate::actors) manychat: manychat::Handle,
     /// `OUTBOX_RETRY_MINUTES`.
     pub(in crate::actors) retry_window: Duration,

@@ -18,7 +18,7 @@ pub(super) async fn deliver(parts: &WorkerParts, claim: TokenClaim) -> Ended {
             return release(parts, &claim).await;
         }
     };
-    match tokens::replace(&parts.database, &parts.claimant, &claim, &token.digest).await {
+    match tokens::replace(&parts.database, &claim, &token.digest).await {
         Ok(Replaced::Yes) => {}
         Ok(Replaced::Outdated) => return delivered(parts, &claim).await,
         Ok(Replaced::Lost) | Err(_) => return Ended::Lost,
@@ -55,14 +55,14 @@ async fn write(parts: &WorkerParts, claim: &TokenClaim, token: Redacted<String>)
 }
 
 async fn delivered(parts: &WorkerParts, claim: &TokenClaim) -> Ended {
-    match record(|| tokens::delivered(&parts.database, &parts.claimant, claim)).await {
+    match record(|| tokens::delivered(&parts.database, claim)).await {
         Held::Yes => Ended::Delivered,
         Held::Lost => Ended::Lost,
     }
 }
 
 async fn release(parts: &WorkerParts, claim: &TokenClaim) -> Ended {
-    match tokens::release(&parts.database, &parts.claimant, claim).await {
+    match tokens::release(&parts.database, claim).await {
         Ok(Held::Yes) => Ended::Released,
         _ => Ended::Lost,
     }
@@ -78,7 +78,7 @@ async fn failed(parts: &WorkerParts, claim: &TokenClaim, error: &ManyChatError) 
         return give_up(parts, claim, &text).await;
     }
     let delay = delay(claim.attempt, error.retry_after(), random_share());
-    if record(|| tokens::retry(&parts.database, &parts.claimant, claim, &text, delay)).await == Held::Lost {
+    if record(|| tokens::retry(&parts.database, claim, &text, delay)).await == Held::Lost {
         return Ended::Lost;
     }
     tracing::warn!(
@@ -92,7 +92,7 @@ async fn failed(parts: &WorkerParts, claim: &TokenClaim, error: &ManyChatError) 
 }
 
 async fn give_up(parts: &WorkerParts, claim: &TokenClaim, text: &str) -> Ended {
-    if record(|| tokens::dead_letter(&parts.database, &parts.claimant, claim, text)).await == Held::Lost {
+    if record(|| tokens::dead_letter(&parts.database, claim, text)).await == Held::Lost {
         return Ended::Lost;
     }
     tracing::error!(
