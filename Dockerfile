@@ -7,7 +7,8 @@
 FROM rust:1.95-slim-bookworm AS build
 WORKDIR /build
 COPY . .
-RUN cargo build --locked --profile dist --bin agent
+# Optimised, and without the paths of this stage in it.
+RUN scripts/build-dist
 
 FROM debian:bookworm-slim
 RUN apt-get update \

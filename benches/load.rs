@@ -2,7 +2,7 @@
 //! how fast the service starts. It drives the real program over loopback HTTP against a durable Postgres of its own.
 //!
 //! ```sh
-//! cargo bench --bench load                    # flights turns idle start
+//! cargo bench --bench load                    # flights turns race delivery idle start
 //! cargo bench --bench load -- turns           # one part
 //! cargo bench --bench load -- turns --seconds 5 --rounds 1
 //! cargo bench --bench load -- turns --set plan_cache_mode=auto     # a setting of the Postgres server
@@ -12,6 +12,8 @@
 
 #[path = "load/client.rs"]
 mod client;
+#[path = "load/delivery.rs"]
+mod delivery;
 #[path = "load/figures.rs"]
 mod figures;
 #[path = "load/flights.rs"]
@@ -26,8 +28,12 @@ mod postgres;
 mod process;
 #[path = "load/proxy.rs"]
 mod proxy;
+#[path = "load/race.rs"]
+mod race;
 #[path = "load/service.rs"]
 mod service;
+#[path = "load/stand_in.rs"]
+mod stand_in;
 #[path = "load/start.rs"]
 mod start;
 #[path = "load/turns.rs"]
@@ -50,7 +56,7 @@ struct Plan {
     settings: Vec<(String, String)>,
 }
 
-const PARTS: [&str; 4] = ["flights", "turns", "idle", "start"];
+const PARTS: [&str; 6] = ["flights", "turns", "race", "delivery", "idle", "start"];
 
 impl Plan {
     fn of(words: impl Iterator<Item = String>) -> anyhow::Result<Self> {
@@ -105,6 +111,8 @@ fn main() -> anyhow::Result<()> {
         match part.as_str() {
             "flights" => flights::run(&runtime, &postgres)?,
             "turns" => turns::run(&runtime, &postgres, plan.seconds, plan.rounds)?,
+            "race" => race::run(&runtime, &postgres, plan.seconds)?,
+            "delivery" => delivery::run(&runtime, &postgres)?,
             "idle" => idle::run(&runtime, &postgres)?,
             _ => start::run(&runtime, &postgres, plan.seconds)?,
         }

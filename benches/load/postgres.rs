@@ -65,6 +65,13 @@ impl Postgres {
         Ok(Database { url: self.url_of(name), name: name.to_owned() })
     }
 
+    /// A connection to it.
+    pub async fn client(&self, database: &Database) -> anyhow::Result<tokio_postgres::Client> {
+        let mut config = self.server.config();
+        config.dbname(&database.name);
+        Ok(connect(&config.into()).await?)
+    }
+
     fn url_of(&self, name: &str) -> String {
         self.server.url().replacen("/agent?", &format!("/{name}?"), 1)
     }

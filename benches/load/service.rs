@@ -33,14 +33,32 @@ impl Service {
     /// Starts `agent serve --no-workers` on a free port; it is not ready yet. Its log, one line a turn, goes to a file on disk.
     /// `AGENT_BIN` names another build of the program, to compare two.
     pub fn spawn(directory: &Path, database_url: &str, more: &[(&str, &str)]) -> anyhow::Result<Self> {
+        // The outbox worker's looks are no part of a turn; they would count as flights.
+        Self::start(&["serve", "--no-workers"], directory, database_url, more)
+    }
+
+    /// The same with `agent serve`, which delivers too.
+    pub fn spawn_with_workers(
+        directory: &Path,
+        database_url: &str,
+        more: &[(&str, &str)],
+    ) -> anyhow::Result<Self> {
+        Self::start(&["serve"], directory, database_url, more)
+    }
+
+    fn start(
+        words: &[&str],
+        directory: &Path,
+        database_url: &str,
+        more: &[(&str, &str)],
+    ) -> anyhow::Result<Self> {
         let config = tenant_files(directory)?;
         let port = free_port()?;
         let log = File::create(directory.join("service.log"))?;
         let program = std::env::var_os("AGENT_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_agent").into());
         let mut command = Command::new(program);
         command
-            // The outbox worker's looks are no part of a turn; they would count as flights.
-            .args(["serve", "--no-workers"])
+            .args(words)
             .current_dir(directory)
             .env_clear()
             .env("PORT", port.to_string())
@@ -73,6 +91,12 @@ impl Service {
             anyhow::ensure!(self.started.elapsed() < LIMIT, "the service did not get ready; see service.log");
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
+    }
+
+    /// Ends it at once, with all that is open.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 
     /// Its process id.

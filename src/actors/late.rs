@@ -144,7 +144,7 @@ impl LateTurns {
             turn::settle(&self.context, &request, &opened, &draft, way).await
         };
         match AssertUnwindSafe(work).catch_unwind().await {
-            Ok(SettleReport::Inline { .. } | SettleReport::Queued) => {
+            Ok(SettleReport::Inline { .. } | SettleReport::Queued | SettleReport::Hushed) => {
                 self.confirmer.confirm(request.id, Watched::default());
                 self.waker.wake();
             }

@@ -1,6 +1,7 @@
 //! Every environment variable, checked together (05 section 2 and the table of 00).
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -48,6 +49,7 @@ pub(super) const VARIABLES: &[&str] = &[
     "MANYCHAT_REPLY_FIELD",
     "MANYCHAT_REPLY_FLOW_NS",
     "MANYCHAT_REPLY_GAP_MS",
+    "MANYCHAT_CALLS_PER_SECOND",
     "MANYCHAT_TOKEN_FIELD",
     "MANYCHAT_MEDIA_BASE_URL",
     "CONTACT_TOKENS_ENFORCED",
@@ -89,7 +91,7 @@ impl Settings {
                 hints(&mut reader, &settings);
                 Ok((settings, reader.warnings))
             }
-            _ => Err(SettingsError { faults: reader.faults }),
+            _ => Err(SettingsError::new(reader.faults)),
         }
     }
 }
@@ -113,7 +115,7 @@ fn read(vars: &mut Variables<'_>) -> Option<Settings> {
     let channel = channel(vars);
     let public_base_url = public_base_url(vars);
     let shared_secrets = shared_secrets(vars);
-    let manychat = manychat_settings(vars);
+    let manychat = manychat_settings(vars, node_env);
     let tokens_enforced = vars.flag("CONTACT_TOKENS_ENFORCED", true);
     let media_base_url = development_url(vars, "MANYCHAT_MEDIA_BASE_URL", node_env);
     let rate_limit_per_minute = vars.whole("RATE_LIMIT_PER_MINUTE", 1..=MOST, 300);
@@ -328,12 +330,13 @@ fn shared_secrets(vars: &mut Variables<'_>) -> Option<SharedSecrets> {
     Some(SharedSecrets(secrets))
 }
 
-fn manychat_settings(vars: &mut Variables<'_>) -> Option<ManyChatSettings> {
+fn manychat_settings(vars: &mut Variables<'_>, node_env: Option<NodeEnv>) -> Option<ManyChatSettings> {
     let api_base = vars.text("MANYCHAT_API_BASE", "https://api.manychat.com");
     let api_base = api_base.and_then(|value| vars.base_url("MANYCHAT_API_BASE", value));
     let reply_field = vars.text("MANYCHAT_REPLY_FIELD", "ai_message");
     let reply_gap = vars.whole("MANYCHAT_REPLY_GAP_MS", 0..=10_000_u32, 2000);
     let token_field = vars.text("MANYCHAT_TOKEN_FIELD", "ai_token");
+    let calls_per_second = calls_per_second(vars, node_env);
     Some(ManyChatSettings {
         api_token: vars.secret("MANYCHAT_API_TOKEN"),
         api_base: api_base?,
@@ -341,7 +344,20 @@ fn manychat_settings(vars: &mut Variables<'_>) -> Option<ManyChatSettings> {
         reply_flow_ns: vars.filled("MANYCHAT_REPLY_FLOW_NS").map(str::to_owned),
         reply_gap: Duration::from_millis(u64::from(reply_gap?)),
         token_field: token_field?.to_owned(),
+        calls_per_second: calls_per_second?,
     })
+}
+
+/// ManyChat's own limit (API-4, BUCKET-7). Another one is for measuring against a stand-in: a real account would
+/// answer 429.
+fn calls_per_second(vars: &mut Variables<'_>, node_env: Option<NodeEnv>) -> Option<NonZeroU32> {
+    const NAME: &str = "MANYCHAT_CALLS_PER_SECOND";
+    const MANYCHAT: NonZeroU32 = NonZeroU32::new(10).unwrap();
+    if vars.filled(NAME).is_some() && node_env == Some(NodeEnv::Production) {
+        return vars.refuse(NAME, "is for measuring and is refused in production");
+    }
+    let calls = vars.whole(NAME, 1..=1_000_000_u32, MANYCHAT.get())?;
+    Some(NonZeroU32::new(calls).unwrap_or(MANYCHAT))
 }
 
 /// An address that only tests use (MEDIA-312).

@@ -1,5 +1,6 @@
 //! The environment, read once at boot (05 section 2).
 
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -269,6 +270,8 @@ pub struct ManyChatSettings {
     pub reply_gap: Duration,
     /// `MANYCHAT_TOKEN_FIELD`.
     pub token_field: String,
+    /// `MANYCHAT_CALLS_PER_SECOND`, 10 but when measuring.
+    pub calls_per_second: NonZeroU32,
 }
 
 /// The bearer secrets of `MANYCHAT_SHARED_SECRET`, at least one (ENV-16).

@@ -341,5 +341,6 @@ fn settings(base: &str, token: Option<&str>) -> ManyChatSettings {
         reply_flow_ns: None,
         reply_gap: Duration::ZERO,
         token_field: "ai_token".to_owned(),
+        calls_per_second: std::num::NonZeroU32::new(10).unwrap(),
     }
 }

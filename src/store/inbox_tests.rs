@@ -59,6 +59,7 @@ impl Bench {
             tokens_enforced: true,
             process,
             message: message.clone(),
+            now: Timestamp::now(),
         };
         keep(&self.database, &waiter).await.unwrap()
     }
@@ -75,6 +76,8 @@ impl Bench {
             guarded: true,
             now: Timestamp::now(),
             received_at: Timestamp::now(),
+            last_received_at: Timestamp::now(),
+            fresh_digest: None,
             idle_reset_hours: 24,
             history_days: 30,
             process,

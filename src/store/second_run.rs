@@ -7,7 +7,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use super::open::{HISTORY_TURNS, OpenTurn, back, history_of, parse_binding};
+use super::open::{HISTORY_TURNS, OpenTurn, back, history_of, open_handoff, parse_binding};
 use super::pool::Lease;
 use super::statements::{BEGIN, COMMIT};
 use super::{Database, StoreError};
@@ -58,7 +58,15 @@ const READ: &str = "
                 and t.outcome is distinct from 'nudge_skipped'
               order by t.seq desc limit $5) h) end as history,
       exists (select 1 from outbox x where x.conversation_id = $1 and x.kind = 'reply'
-                and x.status in ('pending', 'delivering')) as reply_queued";
+                and x.status in ('pending', 'delivering')) as reply_queued,
+      called.tag_pending,
+      case when called.opened_at is not null then greatest(called.opened_at, (
+        select t.created_at from turns t
+        where t.conversation_id = $1 and t.role = 'agent' and t.outcome is distinct from 'nudge_skipped'
+        order by t.seq desc limit 1)) end as quiet_since
+    from (select max(p.opened_at) as opened_at,
+                 coalesce(bool_or(p.tag_state is null or p.tag_state = 'attempting'), false) as tag_pending
+          from rs_handoffs p where p.conversation_id = $1 and p.closed_at is null) called";
 
 /// Ends a turn that came too late for any message: the contact is marked and a person is called, nothing is sent.
 const END_SILENTLY: &str = "
@@ -189,6 +197,8 @@ async fn read(lease: &Lease, taken: &Row, taker: &Taker) -> Result<SecondRun, St
         spent_tokens: 0,
         spent_usd: Decimal::ZERO,
         reply_queued: found.try_get("reply_queued")?,
+        handoff: open_handoff(&found)?,
+        token_row: None,
         history: history_of(&found)?,
     };
     Ok(SecondRun {

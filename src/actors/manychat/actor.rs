@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use actix::{Actor, ActorContext, AsyncContext, Context, Handler, MessageResult, SpawnHandle, StreamHandler};
 use futures_util::{FutureExt, stream};
 
-use super::bucket::{Bucket, Rate};
+use super::bucket::Bucket;
 use super::lanes::Lane;
 use super::rate::{Effect, Ending, Event, Facts, Machine};
 use super::report::ManyChatReport;
@@ -64,10 +64,10 @@ impl ManyChatActor {
         let now = now();
         // A successor does not know what was sent just before, so it starts without a burst.
         let bucket = match parts.restarts() {
-            0 => Bucket::full(Rate::MANYCHAT, now),
-            _ => Bucket::empty(Rate::MANYCHAT, now),
+            0 => Bucket::full(parts.limit, now),
+            _ => Bucket::empty(parts.limit, now),
         };
-        let machine = Machine::new(Rate::MANYCHAT, bucket, parts.reply_gap);
+        let machine = Machine::new(parts.limit, bucket, parts.reply_gap);
         Self { parts, machine, open: HashMap::new(), wake: None }
     }
 

@@ -105,6 +105,7 @@ impl Stage {
                 token_field: "token".into(),
             },
             reply_gap: GAP,
+            calls_per_second: std::num::NonZeroU32::new(10).unwrap(),
         };
         let io = tokio::runtime::Handle::current();
         let shared = Arc::clone(&rate) as Arc<dyn SharedRate>;

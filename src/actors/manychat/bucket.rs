@@ -1,7 +1,10 @@
 //! A token bucket as a generic cell rate: one moment in time instead of a level, exact and free of drift
 //! (BUCKET-1 to BUCKET-3). The database keeps the shared one by the same arithmetic (ARC-48).
 
+use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
+
+use crate::store::rate::RateLimit;
 
 /// How often calls may start. Built here only, so the interval is never zero and the burst at least 1 (BUCKET-7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,21 +23,18 @@ pub(super) struct Bucket {
 
 impl Rate {
     /// ManyChat's: 10 a second, 5 at once (API-4).
+    #[cfg(test)]
     pub(super) const MANYCHAT: Self = Self { interval: Duration::from_millis(100), burst: 5 };
+
+    /// So many in the long run, 5 at once.
+    pub(super) fn per_second(calls: NonZeroU32) -> Self {
+        let RateLimit { interval, burst } = RateLimit::per_second(calls);
+        Self { interval, burst }
+    }
 
     /// What is left for one of `processes` when they cannot agree: an equal share, without a burst (ARC-48).
     pub(super) fn share(self, processes: u32) -> Self {
         Self { interval: self.interval * processes.max(1), burst: 1 }
-    }
-
-    /// Time between two calls in the long run.
-    pub(super) const fn interval(self) -> Duration {
-        self.interval
-    }
-
-    /// Calls that may start at once after a pause.
-    pub(super) const fn burst(self) -> u32 {
-        self.burst
     }
 
     /// What may be missing from a full bucket while there is still a token in it.

@@ -1,5 +1,6 @@
 //! Starts the ManyChat actor, keeps what outlives it, and replaces it when it fails (ARC-22).
 
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
@@ -10,6 +11,7 @@ use actix_rt::ArbiterHandle;
 use tokio::runtime::Handle as Runtime;
 
 use super::actor::{ManyChatActor, Observe};
+use super::bucket::Rate;
 use super::report::{ManyChatReport, Totals};
 use super::shared_rate::SharedRate;
 use crate::manychat::{DeliveryClient, Handle, Letter, Names, Orders};
@@ -27,6 +29,8 @@ pub struct Delivery {
     pub names: Names,
     /// `MANYCHAT_REPLY_GAP_MS`.
     pub reply_gap: Duration,
+    /// `MANYCHAT_CALLS_PER_SECOND`.
+    pub calls_per_second: NonZeroU32,
 }
 
 /// What all actors of the row, one after the other, work with.
@@ -35,6 +39,7 @@ pub struct Parts {
     pub(super) client: Arc<dyn DeliveryClient>,
     pub(super) names: Names,
     pub(super) reply_gap: Duration,
+    pub(super) limit: Rate,
     pub(super) rate: Arc<dyn SharedRate>,
     pub(super) pulse: Pulse,
     /// Calls are made on this runtime, never on an arbiter (ARC-21).
@@ -61,12 +66,13 @@ impl Parts {
         io: Runtime,
         arbiter: Option<ArbiterHandle>,
     ) -> Self {
-        let Delivery { handle: _, orders, client, names, reply_gap } = delivery;
+        let Delivery { handle: _, orders, client, names, reply_gap, calls_per_second } = delivery;
         Self {
             orders: Mutex::new(orders),
             client,
             names,
             reply_gap,
+            limit: Rate::per_second(calls_per_second),
             rate,
             pulse,
             io,

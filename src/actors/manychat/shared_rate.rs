@@ -1,10 +1,10 @@
 //! Taking places in the rate that all processes share (ARC-48).
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
-use super::bucket::Rate;
 use crate::domain::TenantId;
 use crate::store::rate::{self, RateLimit};
 use crate::store::{Database, StoreError};
@@ -29,11 +29,14 @@ pub(in crate::actors) struct DatabaseRate {
 }
 
 impl DatabaseRate {
-    /// The rate of this tenant's account. `process_dead`: `PROCESS_DEAD_MS`.
-    pub(in crate::actors) fn new(database: Database, tenant: TenantId, process_dead: Duration) -> Self {
-        let rate = Rate::MANYCHAT;
-        let limit = RateLimit { interval: rate.interval(), burst: rate.burst() };
-        Self { database, tenant, process_dead, limit }
+    /// The rate of this tenant's account: so many calls a second. `process_dead`: `PROCESS_DEAD_MS`.
+    pub(in crate::actors) fn new(
+        database: Database,
+        tenant: TenantId,
+        process_dead: Duration,
+        calls_per_second: NonZeroU32,
+    ) -> Self {
+        Self { database, tenant, process_dead, limit: RateLimit::per_second(calls_per_second) }
     }
 }
 
