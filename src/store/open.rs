@@ -16,14 +16,15 @@ use crate::domain::{
 };
 
 /// Finds or creates the conversation and takes its lane when that is free (ARC-45). An unbound message under
-/// enforcement neither waits nor takes it (LANE-3).
+/// enforcement neither waits nor takes it (LANE-3). Messages that all stand in the inbox create none: where the
+/// conversation is gone, the contact was erased after they came, and so were they (DEC-13).
 pub(super) const TAKE_LANE: &str = concat!(
     "with found as (
        select id, token_hash, previous_token_hash, rs_unwritten_token, token_generation, token_issued_at
        from conversations where tenant_id = $1 and subscriber_id = $2 for no key update),
      made as (
        insert into conversations (tenant_id, subscriber_id, channel, turn_count, last_message_at)
-       select $1::text, $2::text, $4::text, 0, $5::timestamptz where not exists (select 1 from found)
+       select $1::text, $2::text, $4::text, 0, $5::timestamptz where not exists (select 1 from found) and not $12
        on conflict (tenant_id, subscriber_id) do update set channel = conversations.channel
        returning id, token_hash, previous_token_hash, rs_unwritten_token, token_generation, token_issued_at),
      c as (select * from found union all select * from made),
@@ -249,9 +250,9 @@ pub enum Opened {
 /// Messages that have to wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waits {
-    /// The contact's conversation.
-    pub conversation: ConversationId,
-    /// Those of the messages that stand in the inbox now. Any other was there and has been taken over.
+    /// The contact's conversation; `None` when the contact was erased while the messages waited (DEC-13).
+    pub conversation: Option<ConversationId>,
+    /// Those of the messages that stand in the inbox now. Any other was there and has been taken over or erased.
     pub kept: Vec<Uuid>,
 }
 
@@ -326,10 +327,11 @@ async fn open_once(database: &Database, request: &OpenRequest) -> Result<Opened,
     let values = Values::of(request);
     let (lane_row, recorded, read) = fly(&lease, request, &values).await?;
     lease.give_back();
-    if recorded.try_get("started")? {
-        return Ok(Opened::Started(started(&lane_row, &recorded, &read)?));
+    if let (true, Some(lane_row), Some(read)) = (recorded.try_get("started")?, &lane_row, &read) {
+        return Ok(Opened::Started(started(lane_row, &recorded, read)?));
     }
-    let conversation = ConversationId::from(lane_row.try_get::<_, Uuid>("id")?);
+    let conversation = lane_row.map(|row| row.try_get::<_, Uuid>("id")).transpose()?;
+    let conversation = conversation.map(ConversationId::from);
     Ok(Opened::Waiting(Waits { conversation, kept: recorded.try_get("waiting")? }))
 }
 
@@ -408,7 +410,7 @@ async fn fly(
     lease: &super::pool::Lease,
     request: &OpenRequest,
     values: &Values<'_>,
-) -> Result<(Row, Row, Row), StoreError> {
+) -> Result<(Option<Row>, Row, Option<Row>), StoreError> {
     let Prepared { begin, take_lane, record, read, commit } = Prepared::on(lease).await?;
     let (client, tenant) = (lease.client()?, request.tenant.as_str());
     let lane_values: &[&(dyn ToSql + Sync)] = &[
@@ -423,6 +425,7 @@ async fn fly(
         &request.lane_secs,
         &request.takeover_secs,
         &request.last_received_at,
+        &(values.stored.len() == values.ids.len()),
     ];
     let record_values: &[&(dyn ToSql + Sync)] = &[
         &tenant,
@@ -458,9 +461,9 @@ async fn fly(
     ];
     let (begun, lane, recorded, reading, committed) = tokio::join!(
         client.execute(&begin, &[]),
-        client.query_one(&take_lane, lane_values),
+        client.query_opt(&take_lane, lane_values),
         client.query_one(&record, record_values),
-        client.query_one(&read, read_values),
+        client.query_opt(&read, read_values),
         client.execute(&commit, &[]),
     );
     begun?;
