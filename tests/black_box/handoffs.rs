@@ -330,6 +330,27 @@ async fn closing_names_what_it_does_and_refuses_the_rest() {
     assert_eq!(app.send("how much is it?").await.texts().len(), 1, "the agent answers again");
 }
 
+/// DEC-25, CLI-6: several at once; what cannot be closed is named and does not hold up the others.
+#[tokio::test(flavor = "multi_thread")]
+async fn several_handoffs_are_closed_at_once() {
+    let app = TestApp::start().await;
+    for contact in ["70010001", "70010002", "70010003"] {
+        app.send_as(contact, HANDOFF).await;
+    }
+    let open = app.await_that("select id from rs_handoffs", |rows| rows.len() == 3).await;
+    let ids: Vec<&str> = open.iter().map(|row| row["id"].as_str().unwrap()).collect();
+    let unknown = "00000000-0000-4000-8000-000000000000";
+    let closed = run(&app, &["handoffs", "close", ids[0], unknown, ids[1], ids[0]]);
+    assert_eq!(closed.code, Some(1), "{}", closed.stdout);
+    assert_eq!((closed.stdout.lines().count(), closed.stderr.lines().count()), (2, 1), "{}", closed.stderr);
+    assert!(closed.stderr.contains(unknown), "{}", closed.stderr);
+    let again = run(&app, &["handoffs", "close", ids[0], ids[2]]);
+    assert!(again.code == Some(1) && again.stdout.contains(ids[2]), "{}", again.stdout);
+    assert!(again.stderr.contains(&format!("{} has no open handoff", ids[0])), "{}", again.stderr);
+    assert_eq!(run(&app, &["handoffs", "close", "--subscriber", CONTACT, ids[1]]).code, Some(2));
+    assert_eq!(run(&app, &["handoffs", "list"]).stdout, "no open handoffs\n");
+}
+
 /// DEC-25: `config check --online` says plainly what is missing.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_online_check_finds_a_tag_that_does_not_exist() {
