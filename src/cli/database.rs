@@ -16,7 +16,7 @@ pub(super) fn run(
     work: impl AsyncFnOnce(&Loaded, &mut Client) -> anyhow::Result<ExitCode>,
 ) -> anyhow::Result<ExitCode> {
     let loaded = boot::load()?;
-    let database = boot::open_database(&loaded.settings)?;
+    let database = boot::share_database(&loaded.settings)?;
     local_http::block_on(async {
         let mut client = store::connect(&database.address).await.context("DATABASE_URL")?;
         work(&loaded, &mut client).await
