@@ -47,7 +47,7 @@ fn missing_parts_of_the_delivery_warn() {
     assert_eq!(place(&[("AGENT_FALLBACK_MODEL", "mock:demo")]), ["AGENT_FALLBACK_MODEL"]);
     assert_eq!(
         place(&[("CONTACT_TOKENS_ENFORCED", "false"), ("NODE_ENV", "production")]),
-        ["CONTACT_TOKENS_ENFORCED"]
+        ["CONTACT_TOKENS_ENFORCED", "AGENT_MODEL"]
     );
 }
 
