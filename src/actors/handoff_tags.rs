@@ -12,6 +12,7 @@ use crate::domain::ProcessId;
 use crate::manychat::{Action, ManyChatError, Priority};
 use crate::store::handoff_tags::{self as tags, Attempt, Attempted, Change};
 use crate::store::{Pulse, StoreError};
+use crate::telemetry::Seldom;
 use crate::turn::{Snapshots, TurnContext};
 
 /// How often to look. A person who is called a second later answers no later.
@@ -65,7 +66,10 @@ impl HandoffTags {
         let (tags, look) = (self.clone(), Look(Arc::clone(&self.looking)));
         self.io.spawn(async move {
             if let Err(error) = tags.work().await {
-                tracing::warn!(err = %error, "handoff tags not looked for");
+                static TOLD: Seldom = Seldom::new();
+                if TOLD.now() {
+                    tracing::warn!(err = %error, "handoff tags not looked for");
+                }
             }
             drop(look);
         });

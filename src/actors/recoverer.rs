@@ -14,6 +14,7 @@ use super::supervised::Restarts;
 use crate::store::StoreError;
 use crate::store::inbox;
 use crate::store::owed::{self, Orphan};
+use crate::telemetry::Seldom;
 
 /// Late turns at the same time; each may call the model, and living contacts need it too.
 const MOST_AT_ONCE: usize = 16;
@@ -86,7 +87,10 @@ impl Recoverer {
         self.io.spawn(async move {
             let looked = recoverer.restarts.supervise("recoverer", || recoverer.recover()).await;
             if let Err(error) = looked {
-                tracing::warn!(err = %error, "recovery of dead processes not finished");
+                static TOLD: Seldom = Seldom::new();
+                if TOLD.now() {
+                    tracing::warn!(err = %error, "recovery of dead processes not finished");
+                }
             }
             drop(looking);
         });

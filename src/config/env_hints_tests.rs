@@ -16,6 +16,8 @@ const LIVE: &[(&str, &str)] = &[
 fn a_short_secret_in_a_list_warns_by_position() {
     let found = warnings(&[("MANYCHAT_SHARED_SECRET", "long-enough-secret-1,tiny-one")]);
     assert_eq!(found, ["MANYCHAT_SHARED_SECRET: entry 2 has fewer than 16 characters"]);
+    let found = warnings(&[("MANYCHAT_SHARED_SECRET", "aaaaaaaaaaaaaaaa,,b")]);
+    assert_eq!(found, ["MANYCHAT_SHARED_SECRET: entry 3 has fewer than 16 characters"]);
     let example = warnings(&[("MANYCHAT_SHARED_SECRET", "change-me-to-a-long-random-string")]);
     assert!(example[0].contains(".env.example"), "{example:?}");
 }
@@ -45,7 +47,7 @@ fn missing_parts_of_the_delivery_warn() {
     assert_eq!(place(&[("AGENT_FALLBACK_MODEL", "mock:demo")]), ["AGENT_FALLBACK_MODEL"]);
     assert_eq!(
         place(&[("CONTACT_TOKENS_ENFORCED", "false"), ("NODE_ENV", "production")]),
-        ["CONTACT_TOKENS_ENFORCED"]
+        ["CONTACT_TOKENS_ENFORCED", "AGENT_MODEL"]
     );
 }
 
@@ -101,4 +103,39 @@ fn evaluation_variables_are_strict_only_for_the_evaluation() {
     assert_eq!(settings.eval_max_latency, evaluation.max_latency);
     assert_eq!(evaluation.judge.unwrap().as_string(), "mock:judge");
     assert_eq!(evaluation.max_p95, None);
+}
+
+/// DEC-6: what is left over from development warns in production, and only there.
+#[test]
+fn leftovers_of_development_warn_in_production() {
+    for (name, value) in [
+        ("AGENT_MODEL", "mock:demo"),
+        ("MANYCHAT_API_BASE", "http://manychat.example:8080"),
+        ("TRUST_PROXY", "loopback, 0.0.0.0/0"),
+        ("TRUST_PROXY", "::/0"),
+        ("TRUST_PROXY", "0.0.0.0/1,128.0.0.0/1"),
+    ] {
+        let sound =
+            [("AGENT_MODEL", "ollama:x"), ("MANYCHAT_API_TOKEN", "x"), ("MANYCHAT_REPLY_FLOW_NS", "f")];
+        let places = |env: &str| {
+            let all = [&sound[..], &[(name, value), ("NODE_ENV", env)]].concat();
+            boot(&all).1.into_iter().map(|warning| warning.place).collect::<Vec<_>>()
+        };
+        assert_eq!(places("production"), [name], "{value}");
+        assert!(places("development").is_empty(), "{value}");
+    }
+    for near in ["http://127.0.0.1:9", "http://localhost:9", "http://[::1]:9", "https://manychat.example"] {
+        let base =
+            [("AGENT_MODEL", "ollama:x"), ("MANYCHAT_API_TOKEN", "x"), ("MANYCHAT_REPLY_FLOW_NS", "f")];
+        let all = [&base[..], &[("MANYCHAT_API_BASE", near), ("NODE_ENV", "production")]].concat();
+        assert!(warnings(&all).is_empty(), "{near}");
+    }
+}
+
+/// CLI-7: a tenant's name has no line end and no escape.
+#[test]
+fn a_tenant_with_control_characters_is_refused() {
+    for value in ["a\nb", "\u{1b}[31mred", "\u{85}"] {
+        assert!(names(&refusal(&[("TENANT_ID", value)]), "TENANT_ID"), "{value:?}");
+    }
 }

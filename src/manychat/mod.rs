@@ -7,6 +7,7 @@ mod client;
 mod development;
 mod error;
 mod handle;
+mod plain_words;
 mod port;
 mod request;
 mod said;

@@ -15,6 +15,7 @@ use super::token;
 use crate::manychat;
 use crate::store::outbox::{self, Claim, Claimant, Claimed, TokenClaim};
 use crate::store::{Database, Pulse, StoreError};
+use crate::telemetry::Seldom;
 
 /// Replies that are being delivered at the same time. ManyChat takes ten requests a second, a text needs two: more
 /// would only wait with their leases running.
@@ -338,7 +339,10 @@ impl Handler<Looked> for OutboxActor {
             }
             Err(error) => {
                 self.report.failed_looks += 1;
-                tracing::error!(err = %error, "outbox worker iteration failed");
+                static TOLD: Seldom = Seldom::new();
+                if TOLD.now() {
+                    tracing::error!(err = %error, "outbox worker iteration failed");
+                }
                 self.look_in(POLL, ctx);
             }
         }
