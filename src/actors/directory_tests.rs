@@ -11,7 +11,8 @@ use rust_decimal::Decimal;
 use tokio::sync::oneshot;
 
 use super::*;
-use crate::actors::answer::Answer;
+use crate::actors::answer::{Answer, Told};
+use crate::actors::resolver::Failure;
 use crate::actors::confirmer::Confirmer;
 use crate::actors::conversation::{Copy, Steps};
 use crate::config::demo;
@@ -210,7 +211,7 @@ impl Steps for Watch {
         })
     }
 
-    fn resolve_later(&self, _: Arc<TurnRequest>, _: bool, _: bool) {}
+    fn resolve_later(&self, _: Arc<TurnRequest>, _: Told, _: Failure) {}
 
     fn render(&self, copy: Copy, _: &Snapshot, _: &str) -> Option<Vec<u8>> {
         Some(format!("{copy:?}").into_bytes())

@@ -20,7 +20,7 @@ use super::pressure::{Overload, Pressure};
 use super::recoverer::Recoverer;
 use super::resolver::Resolver;
 use super::supervised::Restarts;
-use super::supervisor::{Supervisor, SupervisorActor};
+use super::supervisor::{Drained, Supervisor, SupervisorActor};
 use super::waking::{self, LaneWatch};
 use crate::manychat;
 use crate::store::outbox::Claimant;
@@ -216,17 +216,16 @@ impl System {
         self.services.clone()
     }
 
-    /// Lets what is under way end, at most for `limit`, then stops the actors (ARC-49). True when nothing was
-    /// left over.
-    pub async fn stop(self, limit: Duration) -> bool {
+    /// Lets what is under way end, at most for `limit`, then stops the actors (ARC-49).
+    pub async fn stop(self, limit: Duration) -> Drained {
         let until = Instant::now() + limit;
         let mut drained = self.services.supervisor.drain(limit).await;
         if let Some(outbox) = &self.services.outbox {
             let rest = until.saturating_duration_since(Instant::now()).max(LAST_REPLY);
-            drained &= outbox.stop(rest).await;
+            drained.all &= outbox.stop(rest).await;
         }
         if let Some(tags) = &self.services.handoff_tags {
-            drained &= tags.stop(until.saturating_duration_since(Instant::now()).max(LAST_REPLY)).await;
+            drained.all &= tags.stop(until.saturating_duration_since(Instant::now()).max(LAST_REPLY)).await;
         }
         // Calls that nobody waits for in the outbox, such as actions behind a response and contact tokens.
         let open = || self.services.manychat.open() + self.services.context.tokens.open();

@@ -1,7 +1,7 @@
 //! The steps of a turn in the order they happen: open, decide, settle; and resolve for what went wrong.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use uuid::Uuid;
@@ -14,11 +14,11 @@ use super::request::{MessageRow, Run, TurnRequest};
 use super::tokens::IssuedToken;
 use super::{guards, takeover};
 use crate::channel::{self, InboundMessage};
-use crate::domain::{Binding, ContactText, EscalationReason, Outcome};
+use crate::domain::{Binding, ContactText, EscalationReason, MediaKind, Outcome};
 use crate::model::{HistoryTurn, Reply, TurnInput};
 use crate::store::inbox::{self, Kept, Waiter};
 use crate::store::open::{NewMessage, OpenRequest, OpenTurn, Opened, Waits};
-use crate::store::owed::{self, Resolved};
+use crate::store::owed::{self, Resolution, Resolved};
 use crate::store::settle::{self, AgentRow, SettleRequest, Settled, UsageRow};
 use crate::store::takeover::Hushed;
 use crate::store::{StoreError, open as store_open, takeover as store_takeover};
@@ -211,13 +211,17 @@ async fn ask_model(context: &TurnContext, request: &TurnRequest, opened: &OpenTu
         texts: request.texts().cloned().collect(),
         history: opened.history.iter().map(history_turn).collect(),
     };
+    let started = Instant::now();
     match tokio::time::timeout(context.settings.model_abort, context.runner.run(input)).await {
         Ok(result) => {
             let marks = channel::profile(context.settings.channel).marks;
             let copy = &request.snapshot.tenant.rules.messages.escalation;
             Draft::of_model(result, marks, copy)
         }
-        Err(_) => Draft::of_copy(escalation(request), Decision::Aborted),
+        Err(_) => {
+            let model = context.runner.model().to_owned();
+            Draft::of_copy(escalation(request), Decision::Aborted { model, latency: started.elapsed() })
+        }
     }
 }
 
@@ -234,6 +238,8 @@ fn escalation(request: &TurnRequest) -> Reply {
 pub struct Way {
     /// The race is lost: the reply goes through the outbox.
     pub deferred: bool,
+    /// The reply before it has not left our hands yet: this one goes behind it, through the outbox (LANE-6, ARC-43).
+    pub behind: bool,
     /// The request was answered without a message; false when it got the holding line, or waits.
     pub silenced: bool,
     /// What the flight may take; `None`: no request waits for it.
@@ -248,7 +254,7 @@ pub async fn settle(
     draft: &Draft,
     way: Way,
 ) -> SettleReport {
-    let Way { deferred, silenced, limit } = way;
+    let Way { deferred, behind, silenced, limit } = way;
     if !context.pulse.holds(request.process) {
         tracing::warn!(conversation = %opened.conversation, "turn dropped after a silence of its process");
         return SettleReport::Dropped;
@@ -258,7 +264,7 @@ pub async fn settle(
     }
     let answers = Answers::of(context, &request.snapshot);
     let texts = &draft.texts;
-    report_decision(opened, draft, deferred);
+    report_decision(request, opened, draft, deferred);
     // Rendered before anything is recorded: a block that cannot be sent must not stand in history (GAP-CH-6).
     let delivery = answers.delivery(texts);
     let body = match answers.reply(texts, &delivery, request.presented_secret.expose()) {
@@ -268,7 +274,8 @@ pub async fn settle(
             return SettleReport::Failed(StoreError::Unexpected { what: "the rendered reply" });
         }
     };
-    let flight = settle_request(context, opened, request, draft, deferred, &delivery);
+    let mut flight = settle_request(context, opened, request, draft, deferred, &delivery);
+    flight.deferred |= behind;
     let outcome = flight.agent.outcome;
     let settled = within(limit, settle::settle(&context.database, &flight)).await;
     let others_wait = settled.as_ref().is_ok_and(|settlement| settlement.others_wait);
@@ -365,19 +372,23 @@ pub(super) fn is_bound(context: &TurnContext, opened: &OpenTurn) -> bool {
 }
 
 fn usage_row(draft: &Draft) -> Option<UsageRow> {
-    let Decision::Model(result) = &draft.decision else { return None };
+    let result = match &draft.decision {
+        Decision::Model(result) => result,
+        Decision::Aborted { model, latency } => return Some(UsageRow::unreported(model.clone(), *latency)),
+        _ => return None,
+    };
     Some(UsageRow {
         model: result.model.clone(),
         input: result.usage.input,
         output: result.usage.output,
         cache_read: result.usage.cache_read,
-        cost: result.cost.get(),
+        cost: Some(result.cost.get()),
         latency: result.latency,
     })
 }
 
 /// The lines about how the reply came about (LOG-5, LOG-7).
-fn report_decision(opened: &OpenTurn, draft: &Draft, deferred: bool) {
+fn report_decision(request: &TurnRequest, opened: &OpenTurn, draft: &Draft, deferred: bool) {
     let conversation = opened.conversation;
     match &draft.decision {
         Decision::Scripted => {
@@ -390,13 +401,14 @@ fn report_decision(opened: &OpenTurn, draft: &Draft, deferred: bool) {
             "turn escalated before model"
         ),
         Decision::UnreadableMedia => {
-            tracing::info!(%conversation, reason = "not_supported", "media fallback");
+            let media = request.media_kind().map(MediaKind::as_str);
+            tracing::info!(%conversation, media, reason = "not_supported", "media fallback");
         }
         Decision::Hushed => {}
         Decision::Recovered => {
             tracing::warn!(%conversation, "message of a dead process handed to a person");
         }
-        Decision::Aborted => tracing::error!(%conversation, err = "aborted", "deferred model call failed"),
+        Decision::Aborted { .. } => tracing::error!(%conversation, err = "aborted", "deferred model call failed"),
         Decision::Model(result) => report_model(opened, result, deferred),
     }
 }
@@ -447,13 +459,10 @@ pub async fn resolve(
     context: &TurnContext,
     request: &TurnRequest,
     told: bool,
-) -> Result<Resolved, StoreError> {
-    // A message that was to wait may have reached the inbox without our knowing: nobody would run it.
-    let ids: Vec<Uuid> = request.rows.iter().map(|row| row.id).collect();
-    inbox::withdraw(&context.database, &ids).await?;
+) -> Result<Resolution, StoreError> {
     match handoff(context, request, told) {
         Some(handoff) => owed::resolve(&context.database, &handoff).await,
-        None => Ok(Resolved::NothingThere),
+        None => Ok(Resolution { found: Resolved::NothingThere, conversation: None }),
     }
 }
 
@@ -474,6 +483,9 @@ pub fn handoff<'turn>(
         text: &request.snapshot.tenant.rules.messages.escalation,
         told,
         tokens_enforced: context.settings.tokens_enforced,
+        messages: request.rows.iter().map(|row| row.id).collect(),
+        token_digest: request.token_digest(),
+        arrived: live.received_at,
         now: context.clock.now(),
     })
 }

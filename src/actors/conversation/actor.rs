@@ -10,12 +10,12 @@ use futures_util::FutureExt;
 use tokio::runtime::Handle;
 use tracing::{Instrument, Span};
 
-use super::current::{Current, copy_answer, copy_of};
+use super::current::{Current, copy_answer, copy_of, handoff_answer};
 use super::events::{Effect, Event, OpenResult, SettleResult, StoreResult, Telling, Ticket};
 use super::machine::Machine;
 use super::mailbox::{Mailbox, Notice};
 use super::steps::Steps;
-use crate::actors::answer::Counted;
+use crate::actors::answer::{Counted, Told};
 use crate::actors::confirmer::{Confirmer, Watched};
 use crate::actors::directory::{ContactKey, Directory};
 use crate::actors::outbox::OutboxWaker;
@@ -32,7 +32,7 @@ const FIRST_LANE_PAUSE: Duration = Duration::from_millis(100);
 const LANE_PAUSE: Duration = Duration::from_secs(1);
 /// How long to wait for the previous reply to leave our hands; normally it has long done so.
 const IN_HAND_PAUSE: Duration = Duration::from_millis(2);
-/// After this many pauses the turn goes on all the same: order matters less than an answer.
+/// After this many pauses the turn goes on all the same, and its reply goes behind the one before it (LANE-6).
 const MOST_IN_HAND_WAITS: u32 = 500;
 /// A flight that has less than this is not started: it would be cut off and its outcome unknown, while the contact
 /// reads the handoff copy (ARC-31).
@@ -71,6 +71,8 @@ pub(in crate::actors) struct ConversationActor {
     lane_asked: bool,
     /// Turns under way, by their first message.
     turns: HashMap<Ticket, Current>,
+    /// Why a message could not be kept, and whether its contact has the escalation copy; only while it is being ended.
+    not_kept: Option<(Option<StoreError>, Told)>,
 }
 
 /// Something waits in the mailbox.
@@ -126,6 +128,7 @@ impl ConversationActor {
             lane: None,
             lane_asked: false,
             turns: HashMap::new(),
+            not_kept: None,
         }
     }
 
@@ -173,10 +176,15 @@ impl ConversationActor {
 
     /// Ends what a turn left behind, or a message that never became one.
     fn resolve(&mut self, turn: Ticket, told: bool) {
-        let waiting = || Current::of(self.mailbox.take(&[turn]), self.shared.pulse.process());
-        if let Some(current) = self.turns.remove(&turn).or_else(waiting) {
-            let recorded = current.opened.is_some();
-            self.shared.steps.resolve_later(Arc::clone(&current.request), told, recorded);
+        let waiting = || {
+            let mut current = Current::of(self.mailbox.take(&[turn]), self.shared.pulse.process())?;
+            (current.error, current.told) = self.not_kept.take()?;
+            Some(current)
+        };
+        if let Some(mut current) = self.turns.remove(&turn).or_else(waiting) {
+            let failure = current.failure(self.mailbox.face.conversation());
+            let told = if told { std::mem::replace(&mut current.told, Told::No) } else { Told::No };
+            self.shared.steps.resolve_later(Arc::clone(&current.request), told, failure);
         }
     }
 
@@ -269,7 +277,8 @@ impl ConversationActor {
             return;
         }
         let (Some(opened), Some(draft)) = (&current.opened, current.draft.take()) else { return };
-        let way = Way { deferred, silenced: current.silenced, limit: current.limit() };
+        let behind = self.mailbox.replies.any_in_hand();
+        let way = Way { deferred, behind, silenced: current.silenced, limit: current.limit() };
         let future = self.shared.steps.settle(Arc::clone(&current.request), Arc::clone(opened), draft, way);
         let span = current.span.clone();
         self.run(turn, span, ctx, async move { StepOutcome::Settled(future.await) });
@@ -296,15 +305,31 @@ impl ConversationActor {
             ctx.cancel_future(timer);
         }
         let mut turns = self.turns.values_mut();
-        if turns.any(|current| current.tell(ticket, telling, &self.shared, &self.mailbox)) {
+        let found = turns.find_map(|current| {
+            let told = current.tell(ticket, telling, &self.shared, &self.mailbox);
+            told.then(|| (current.opened.is_some(), current.span.clone()))
+        });
+        if let Some((started, span)) = found {
+            if telling == Telling::Silent && !started {
+                span.in_scope(|| self.report_waiting());
+            }
             return;
         }
+        let mut not_kept = None;
         self.mailbox.tell(ticket, |slot| {
             if telling == Telling::Silent {
                 slot.span.in_scope(|| self.report_waiting());
             }
-            copy_of(telling).and_then(|copy| copy_answer(copy, slot, &self.shared))
+            if telling != Telling::Handoff {
+                return copy_of(telling).and_then(|copy| copy_answer(copy, slot, &self.shared));
+            }
+            let (answer, told) = handoff_answer(slot, &self.shared)?;
+            not_kept = Some(told);
+            Some(answer)
         });
+        if let (Some(told), Some(waiting)) = (not_kept, &mut self.not_kept) {
+            waiting.1 = told;
+        }
     }
 
     /// A message of this contact was answered silently because it still waits (LANE-4).
@@ -350,7 +375,9 @@ impl ConversationActor {
             KeepReport::Kept(Kept::Beside) => StoreResult::Beside,
             KeepReport::Kept(Kept::NoConversation) => StoreResult::NoConversation,
             KeepReport::Failed(error) => {
-                tracing::error!(err = %error, "unhandled error");
+                let conversation = self.mailbox.face.conversation().map(tracing::field::display);
+                tracing::error!(conversation, err = %error, "unhandled error");
+                self.not_kept = Some((Some(error), Told::No));
                 StoreResult::Failed
             }
         }
@@ -369,7 +396,7 @@ impl ConversationActor {
                 OpenResult::Started { taken, beside }
             }
             OpenReport::Waiting(waits) => self.waits(turn, &waits),
-            OpenReport::Failed(error) => self.open_failed(turn, &error),
+            OpenReport::Failed(error) => self.open_failed(turn, error),
         }
     }
 
@@ -384,11 +411,13 @@ impl ConversationActor {
         OpenResult::Waits { gone }
     }
 
-    /// The conversation may not be known yet, so the line carries no contact identity (TURN-17).
-    fn open_failed(&self, turn: Ticket, error: &StoreError) -> OpenResult {
-        self.with_turn(turn, |_, current| {
-            current.span.in_scope(|| tracing::error!(err = %error, "unhandled error"));
-        });
+    /// The conversation may not be known yet: then the line carries no contact identity (TURN-17).
+    fn open_failed(&mut self, turn: Ticket, error: StoreError) -> OpenResult {
+        let conversation = self.mailbox.face.conversation().map(tracing::field::display);
+        if let Some(current) = self.turns.get_mut(&turn) {
+            current.span.in_scope(|| tracing::error!(conversation, err = %error, "unhandled error"));
+            current.error = Some(error);
+        }
         OpenResult::Failed
     }
 
@@ -405,7 +434,12 @@ impl ConversationActor {
             SettleReport::Queued | SettleReport::Hushed => SettleResult::Queued,
             SettleReport::Superseded => SettleResult::Superseded,
             SettleReport::Dropped => SettleResult::Dropped,
-            SettleReport::Failed(_) => SettleResult::Failed,
+            SettleReport::Failed(error) => {
+                if let Some(current) = self.turns.get_mut(&turn) {
+                    current.error = Some(error);
+                }
+                SettleResult::Failed
+            }
         }
     }
 
@@ -433,10 +467,11 @@ impl Actor for ConversationActor {
 
     /// Runs after an orderly leave and while a panic unwinds alike.
     fn stopped(&mut self, _: &mut Self::Context) {
-        for (_, current) in self.turns.drain() {
+        for (_, mut current) in self.turns.drain() {
             // Dropping the callers makes their requests answer the handoff copy.
-            let (told, recorded) = (current.is_waited_for(), current.opened.is_some());
-            self.shared.steps.resolve_later(Arc::clone(&current.request), told, recorded);
+            let told = if current.is_waited_for() { Told::Yes } else { Told::No };
+            let failure = current.failure(self.mailbox.face.conversation());
+            self.shared.steps.resolve_later(Arc::clone(&current.request), told, failure);
         }
         if let Some(directory) = self.directory.upgrade() {
             directory.ended(&self.key, self.generation);
@@ -490,7 +525,10 @@ impl Handler<StepEnded> for ConversationActor {
             }
             StepOutcome::Settled(report) => Event::Settled(turn, self.settled(turn, report)),
             StepOutcome::Panicked if self.turns.contains_key(&turn) => Event::Panicked(turn),
-            StepOutcome::Panicked => Event::Stored(turn, StoreResult::Failed),
+            StepOutcome::Panicked => {
+                self.not_kept = Some((None, Told::No));
+                Event::Stored(turn, StoreResult::Failed)
+            }
         };
         self.feed(event, ctx);
     }
