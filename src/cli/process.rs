@@ -121,7 +121,9 @@ async fn shut_down(server: Option<Server>, system: System, settings: &Settings) 
              `waiting turn handoff not queued`"
         );
     } else if !drained.all {
-        tracing::error!("work was still open at the end; it stands in the database, and another process takes it over");
+        tracing::error!(
+            "work was still open at the end; it stands in the database, and another process takes it over"
+        );
     }
 }
 

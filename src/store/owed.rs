@@ -149,7 +149,8 @@ const HANDOFF_WITHOUT_TURN: &str = concat!(
 );
 
 /// Says what became of an owed reply.
-const STATUS: &str = "select status, conversation_id, process_id = $2 as ours from rs_owed where turn_id = $1";
+const STATUS: &str =
+    "select status, conversation_id, process_id = $2 as ours from rs_owed where turn_id = $1";
 
 /// Confirms that replies were handed over or are safely in the outbox. `now` dates their spend (BUD-6). True when
 /// something was queued that follows one of them: wake the worker.
@@ -378,3 +379,7 @@ pub async fn orphans(
 pub fn reply_payload(texts: &[String]) -> Value {
     serde_json::json!({ "messages": texts })
 }
+
+#[cfg(test)]
+#[path = "owed_tests.rs"]
+mod tests;

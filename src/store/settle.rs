@@ -222,4 +222,4 @@ fn column(count: Option<u64>) -> Option<i32> {
 
 #[cfg(test)]
 #[path = "settle_tests.rs"]
-mod tests;
+pub(super) mod tests;

@@ -408,7 +408,9 @@ fn report_decision(request: &TurnRequest, opened: &OpenTurn, draft: &Draft, defe
         Decision::Recovered => {
             tracing::warn!(%conversation, "message of a dead process handed to a person");
         }
-        Decision::Aborted { .. } => tracing::error!(%conversation, err = "aborted", "deferred model call failed"),
+        Decision::Aborted { .. } => {
+            tracing::error!(%conversation, err = "aborted", "deferred model call failed")
+        }
         Decision::Model(result) => report_model(opened, result, deferred),
     }
 }
