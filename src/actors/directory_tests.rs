@@ -285,7 +285,7 @@ fn runtime() -> &'static tokio::runtime::Runtime {
     Box::leak(Box::new(built.unwrap()))
 }
 
-/// ARC-20, ARC-22: 20 000 conversations, panics in actors and in steps, failing and held lanes, and every actor
+/// ARC-20, ARC-22, LANE-11: 20 000 conversations, panics in actors and in steps, failing and held lanes, and every actor
 /// asked to leave all the time.
 #[test]
 fn no_message_is_lost_or_run_twice_whatever_fails() {

@@ -144,7 +144,7 @@ async fn forged_messages_neither_delay_nor_shed_the_contacts() {
     assert_eq!(app.logs("load shed").len(), 0);
 }
 
-/// DEC-19: an aborted call is recorded with the model's name and the time it took.
+/// DEC-19, GAP-CH-1: an aborted call is recorded with the model's name and the time it took, and ends with a person.
 #[tokio::test]
 async fn an_aborted_call_names_its_model_and_time() {
     let setup = Setup::default().env("AGENT_MODEL", "mock:slow").env("RACE_DEADLINE_MS", "500");
@@ -155,4 +155,7 @@ async fn an_aborted_call_names_its_model_and_time() {
     let wanted = json!({"outcome": "error", "model": "mock:slow", "timed": true, "input_tokens": null,
                         "cost_usd": null});
     assert_eq!(app.await_rows(query).await, [wanted]);
+    let queued = app.rows(COPIES).await;
+    assert_eq!(queued, [json!({"payload": {"messages": [app.copy("escalation")]}})]);
+    assert_eq!((app.rows(MARKED).await.len(), app.rows("select 1 from rs_handoffs").await.len()), (1, 1));
 }

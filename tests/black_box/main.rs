@@ -20,6 +20,7 @@ mod dead_letters;
 mod durability;
 mod handoffs;
 mod image;
+mod lanes;
 mod late_failures;
 mod limits;
 mod logs;
