@@ -10,11 +10,12 @@ use super::answers::{Answers, Delivery};
 use super::binding::ContactToken;
 use super::context::TurnContext;
 use super::draft::{Decision, Draft};
+use super::reports::{report_decision, report_rest, report_turn};
 use super::request::{MessageRow, Run, TurnRequest};
 use super::tokens::IssuedToken;
 use super::{guards, takeover};
 use crate::channel::{self, InboundMessage};
-use crate::domain::{Binding, ContactText, EscalationReason, MediaKind, Outcome};
+use crate::domain::{Binding, ContactText, EscalationReason};
 use crate::model::{HistoryTurn, Reply, TurnInput};
 use crate::store::inbox::{self, Kept, Waiter};
 use crate::store::open::{NewMessage, OpenRequest, OpenTurn, Opened, Waits};
@@ -387,72 +388,6 @@ fn usage_row(draft: &Draft) -> Option<UsageRow> {
     })
 }
 
-/// The lines about how the reply came about (LOG-5, LOG-7).
-fn report_decision(request: &TurnRequest, opened: &OpenTurn, draft: &Draft, deferred: bool) {
-    let conversation = opened.conversation;
-    match &draft.decision {
-        Decision::Scripted => {
-            tracing::info!(%conversation, outcome = Outcome::AnsweredScripted.as_str(), "scripted opening sent");
-        }
-        Decision::Denied(denial) => tracing::info!(
-            %conversation,
-            reason = denial.reason.as_str(),
-            detail = denial.detail.as_str(),
-            "turn escalated before model"
-        ),
-        Decision::UnreadableMedia => {
-            let media = request.media_kind().map(MediaKind::as_str);
-            tracing::info!(%conversation, media, reason = "not_supported", "media fallback");
-        }
-        Decision::Hushed => {}
-        Decision::Recovered => {
-            tracing::warn!(%conversation, "message of a dead process handed to a person");
-        }
-        Decision::Aborted { .. } => {
-            tracing::error!(%conversation, err = "aborted", "deferred model call failed")
-        }
-        Decision::Model(result) => report_model(opened, result, deferred),
-    }
-}
-
-fn report_model(opened: &OpenTurn, result: &crate::model::TurnResult, deferred: bool) {
-    let conversation = opened.conversation;
-    if let Some(error) = &result.error {
-        if deferred {
-            tracing::error!(%conversation, err = error.as_str(), "deferred model call failed");
-        } else {
-            tracing::error!(%conversation, err = error.as_str(), "model call failed");
-        }
-    }
-    if !result.interventions.is_empty() {
-        let list = Value::from(result.interventions.clone()).to_string();
-        tracing::info!(%conversation, json.interventions = list.as_str(), deferred = deferred.then_some(true), "guardrails intervened");
-    }
-}
-
-/// A long reply that goes on after its response (GAP-CH-11).
-fn report_rest(opened: &OpenTurn, delivery: &Delivery) {
-    if !delivery.rest.is_empty() {
-        tracing::info!(
-            conversation = %opened.conversation,
-            texts = delivery.rest.len(),
-            path = "outbox",
-            "reply continues after its response"
-        );
-    }
-}
-
-fn report_turn(opened: &OpenTurn, draft: &Draft, outcome: Outcome, silent: bool) {
-    tracing::info!(
-        conversation = %opened.conversation,
-        outcome = outcome.as_str(),
-        binding = opened.binding.as_str(),
-        escalated = draft.reply.escalate,
-        silent = silent.then_some(true),
-        "turn complete"
-    );
-}
-
 /// Ends what a failed turn left behind, as a handoff. `told`: the contact has read the escalation copy.
 ///
 /// # Errors
@@ -499,3 +434,7 @@ async fn within<T>(
 ) -> Result<T, StoreError> {
     tokio::time::timeout(limit.unwrap_or(LATE_FLIGHT), flight).await.unwrap_or(Err(StoreError::InDoubt))
 }
+
+#[cfg(test)]
+#[path = "steps_tests.rs"]
+mod tests;

@@ -89,8 +89,8 @@ async fn a_worker_of_another_process_is_woken() {
         app.send_as(&format!("7001000{number}"), "how much is it?").await;
         let delivered = "select 1 from outbox where kind = 'reply' and status = 'delivered'";
         app.await_that(delivered, |rows| rows.len() == number).await;
-        // Away from the worker's own looks once a second, which could hide the notice.
-        tokio::time::sleep(Duration::from_millis(130)).await;
+        // The next reply is due between two of the worker's own looks, which would hide the notice.
+        tokio::time::sleep(Duration::from_millis(500)).await;
     }
     assert_eq!(stub.calls_to(SEND_FLOW).len(), 5);
     let slow = "select subscriber_id from outbox

@@ -10,8 +10,8 @@ use futures_util::FutureExt;
 use tokio::runtime::Handle;
 use tracing::{Instrument, Span};
 
-use super::current::{Current, copy_answer, copy_of, handoff_answer};
-use super::events::{Effect, Event, OpenResult, SettleResult, StoreResult, Telling, Ticket};
+use super::current::Current;
+use super::events::{Effect, Event, OpenResult, SettleResult, StoreResult, Ticket};
 use super::machine::Machine;
 use super::mailbox::{Mailbox, Notice};
 use super::steps::Steps;
@@ -25,6 +25,8 @@ use crate::store::inbox::Kept;
 use crate::store::open::Waits;
 use crate::store::{Pulse, StoreError};
 use crate::turn::{Draft, KeepReport, OpenReport, SettleReport, Way};
+
+mod telling;
 
 /// How long to wait before asking for a lane a second time: its release may have been missed by a hair.
 const FIRST_LANE_PAUSE: Duration = Duration::from_millis(100);
@@ -174,20 +176,6 @@ impl ConversationActor {
         }
     }
 
-    /// Ends what a turn left behind, or a message that never became one.
-    fn resolve(&mut self, turn: Ticket, told: bool) {
-        let waiting = || {
-            let mut current = Current::of(self.mailbox.take(&[turn]), self.shared.pulse.process())?;
-            (current.error, current.told) = self.not_kept.take()?;
-            Some(current)
-        };
-        if let Some(mut current) = self.turns.remove(&turn).or_else(waiting) {
-            let failure = current.failure(self.mailbox.face.conversation());
-            let told = if told { std::mem::replace(&mut current.told, Told::No) } else { Told::No };
-            self.shared.steps.resolve_later(Arc::clone(&current.request), told, failure);
-        }
-    }
-
     /// Has a message that must wait written to the inbox.
     fn keep(&mut self, ticket: Ticket, ctx: &mut Context<Self>) {
         let limit = |deadline: &Deadline| Some(deadline.budget()).filter(|left| *left >= SHORTEST_FLIGHT);
@@ -298,46 +286,6 @@ impl ConversationActor {
             let outcome = AssertUnwindSafe(step).catch_unwind().await.unwrap_or(StepOutcome::Panicked);
             actor.do_send(StepEnded { turn, outcome });
         });
-    }
-
-    fn tell(&mut self, ticket: Ticket, telling: Telling, ctx: &mut Context<Self>) {
-        if let Some(timer) = self.timers.remove(&ticket) {
-            ctx.cancel_future(timer);
-        }
-        let mut turns = self.turns.values_mut();
-        let found = turns.find_map(|current| {
-            let told = current.tell(ticket, telling, &self.shared, &self.mailbox);
-            told.then(|| (current.opened.is_some(), current.span.clone()))
-        });
-        if let Some((started, span)) = found {
-            if telling == Telling::Silent && !started {
-                span.in_scope(|| self.report_waiting());
-            }
-            return;
-        }
-        let mut not_kept = None;
-        self.mailbox.tell(ticket, |slot| {
-            if telling == Telling::Silent {
-                slot.span.in_scope(|| self.report_waiting());
-            }
-            if telling != Telling::Handoff {
-                return copy_of(telling).and_then(|copy| copy_answer(copy, slot, &self.shared));
-            }
-            let (answer, told) = handoff_answer(slot, &self.shared)?;
-            not_kept = Some(told);
-            Some(answer)
-        });
-        if let (Some(told), Some(waiting)) = (not_kept, &mut self.not_kept) {
-            waiting.1 = told;
-        }
-    }
-
-    /// A message of this contact was answered silently because it still waits (LANE-4).
-    fn report_waiting(&self) {
-        match self.mailbox.face.conversation() {
-            Some(id) => tracing::info!(conversation = %id, "turn waits for the previous one"),
-            None => tracing::info!("turn waits for the previous one"),
-        }
     }
 
     fn arm(&mut self, ticket: Ticket, deadline: Deadline, ctx: &mut Context<Self>) {
