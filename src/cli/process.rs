@@ -135,8 +135,17 @@ async fn shut_down(server: Option<Server>, system: System, settings: &Settings) 
         server.stop().await;
     }
     let longest: Duration = settings.model_abort + settings.race_deadline;
-    if !system.stop(longest).await {
-        tracing::error!("turns were still open at the end; another process takes over what they owe");
+    let drained = system.stop(longest).await;
+    if drained.unrecorded > 0 {
+        tracing::error!(
+            messages = drained.unrecorded,
+            "the database did not take these messages until the end: nobody will answer them; look at the lines \
+             `waiting turn handoff not queued`"
+        );
+    } else if !drained.all {
+        tracing::error!(
+            "work was still open at the end; it stands in the database, and another process takes it over"
+        );
     }
 }
 

@@ -26,6 +26,22 @@ macro_rules! claimable {
     };
 }
 
+/// Whether the reply `o` must wait for one before it: an older one of the contact that is queued, or that was said and is
+/// not out yet. The latter is bounded: a living process confirms or queues it in a moment, a dead one's is queued by
+/// whoever recovers it (LANE-6, ARC-43). Rows of one transaction have the same time: their sequence decides (GAP-DL-5).
+macro_rules! stands_behind {
+    () => {
+        "(exists (
+            select 1 from outbox e
+            where e.tenant_id = o.tenant_id and e.subscriber_id = o.subscriber_id and e.kind = 'reply'
+              and e.status in ('pending', 'delivering') and (e.created_at, e.rs_seq) < (o.created_at, o.rs_seq))
+          or exists (
+            select 1 from rs_owed s
+            where s.conversation_id = o.conversation_id and s.status = 'said' and not s.queued
+              and s.said_at < o.created_at))"
+    };
+}
+
 /// Claims due replies, at most one a contact and always its oldest: two workers can neither take one row twice nor
 /// overtake each other (BOX-10, BOX-11, PROC-2, GAP-DL-4). Token rows wait for nothing and hold nothing up (BOX-11,
 /// WRK-5).
@@ -34,17 +50,15 @@ const CLAIM: &str = concat!(
       select o.id from outbox o
       where o.tenant_id = $1 and o.kind = 'reply' and ",
     claimable!(),
-    "   and not exists (
-          select 1 from outbox e
-          where e.tenant_id = o.tenant_id and e.subscriber_id = o.subscriber_id and e.kind = 'reply'
-            and e.status in ('pending', 'delivering') and (e.created_at, e.id) < (o.created_at, o.id))
-      order by o.next_attempt_at, o.created_at, o.id
+    " and not ",
+    stands_behind!(),
+    " order by o.next_attempt_at, o.created_at, o.rs_seq
       limit $2 for update skip locked),
     tokens as (
       select o.id from outbox o
       where o.tenant_id = $1 and o.kind = 'contact_token' and ",
     claimable!(),
-    " order by o.next_attempt_at, o.created_at, o.id
+    " order by o.next_attempt_at, o.created_at, o.rs_seq
       limit $6 for update skip locked),
     due as (select id from replies union all select id from tokens)
     update outbox o
@@ -68,14 +82,14 @@ const WATCH_FOREIGN: &str = "
       and (rs_lease_until is null or rs_lease_until - interval '15 minutes' < next_attempt_at)";
 
 /// Seconds until the next reply, or with $2 the next token row, is due, for the timer.
-const NEXT_DUE: &str = "
-    select extract(epoch from min(o.next_attempt_at) - clock_timestamp())::float8 as due from outbox o
+const NEXT_DUE: &str = concat!(
+    "select extract(epoch from min(o.next_attempt_at) - clock_timestamp())::float8 as due from outbox o
     where o.tenant_id = $1 and o.status = 'pending'
       and (o.kind = 'contact_token' and $2
-        or o.kind = 'reply' and not exists (
-          select 1 from outbox e
-          where e.tenant_id = o.tenant_id and e.subscriber_id = o.subscriber_id and e.kind = 'reply'
-            and e.status in ('pending', 'delivering') and (e.created_at, e.id) < (o.created_at, o.id)))";
+        or o.kind = 'reply' and not ",
+    stands_behind!(),
+    ")"
+);
 
 /// Stores how many texts are out, renews the lease and sets the contact's next sending time (GAP-DL-2, PACE-2).
 const PROGRESS: &str = "

@@ -204,3 +204,17 @@ fn a_payload_is_read_leniently() {
     assert_eq!(texts_of(&payload), ["a", "b"]);
     assert!(texts_of(&serde_json::json!({"generation": 3})).is_empty());
 }
+
+/// GAP-DL-5: rows of one moment go out in the order in which they were queued, whatever their ids are.
+#[tokio::test]
+async fn rows_of_one_moment_keep_their_order() {
+    let bench = Bench::new().await;
+    let me = bench.claimant().await;
+    bench.queue("1", "first", -1.0).await;
+    bench.queue("1", "second", -1.0).await;
+    let sql = "update outbox set created_at = now(), id = case when payload->'messages'->>0 = 'first'
+               then 'ffffffff-ffff-4fff-bfff-ffffffffffff'::uuid else '00000000-0000-4000-8000-000000000000' end";
+    bench.client.execute(sql, &[]).await.unwrap();
+    let claims = bench.claim(&me, 10).await;
+    assert_eq!((claims.len(), claims[0].texts.expose()), (1, &vec!["first".to_owned()]));
+}

@@ -195,6 +195,22 @@ impl TestApp {
 
     /// A second process beside this one, on the same database and with the same settings.
     pub async fn second_process(&self) -> Self {
+        let mut app = self.beside().await;
+        app.launch().await;
+        app
+    }
+
+    /// A worker beside this process.
+    pub async fn worker(&self) -> Self {
+        let mut app = self.beside().await;
+        app.arguments = vec!["worker"];
+        app.env.insert("WORKER_HEALTH_PORT".to_owned(), app.port.to_string());
+        app.env.insert("PORT".to_owned(), free_port().to_string());
+        app.launch().await;
+        app
+    }
+
+    async fn beside(&self) -> Self {
         let (folder, port) = (Folder::new(), free_port());
         write_tenant(&folder.path.join("config"), None);
         let rules = "config/rules.json";
@@ -202,7 +218,7 @@ impl TestApp {
         let mut env = self.env.clone();
         env.insert("PORT".to_owned(), port.to_string());
         env.insert("CONFIG_DIR".to_owned(), folder.path.join("config").display().to_string());
-        let mut app = Self {
+        Self {
             port,
             env,
             folder,
@@ -211,9 +227,7 @@ impl TestApp {
             process: None,
             runs: 0,
             arguments: self.arguments.clone(),
-        };
-        app.launch().await;
-        app
+        }
     }
 
     /// Starts the process and waits until it is ready.

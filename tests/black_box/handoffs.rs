@@ -27,7 +27,7 @@ fn call_and_pause_by_the_same_tag(rules: &mut Value) {
     pause_by_tag(rules);
 }
 
-fn with(stub: &StubManyChat) -> Setup {
+pub fn with(stub: &StubManyChat) -> Setup {
     Setup::default()
         .env("MANYCHAT_API_TOKEN", "1234:a-key-of-the-stub")
         .env("MANYCHAT_API_BASE", &stub.url)

@@ -20,6 +20,8 @@ mod dead_letters;
 mod durability;
 mod handoffs;
 mod image;
+mod lanes;
+mod late_failures;
 mod limits;
 mod logs;
 mod long_replies;

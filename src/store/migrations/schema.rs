@@ -20,7 +20,7 @@ pub(super) const EXPECTED: &[(&str, &str)] = &[
     (
         "outbox",
         "id tenant_id subscriber_id conversation_id kind payload status attempts next_attempt_at last_error \
-         created_at delivered_at rs_process_id rs_lease_until rs_texts_sent rs_window_from rs_discarded_at",
+         created_at delivered_at rs_process_id rs_lease_until rs_texts_sent rs_window_from rs_discarded_at rs_seq",
     ),
     ("nudges", "id conversation_id due_at status cancel_reason scheduled_at created_at updated_at"),
     ("budget_counters", "tenant_id day tokens cost_usd"),
