@@ -12,50 +12,27 @@ use uuid::Uuid;
 use super::{Database, StoreError};
 use crate::domain::{ConversationId, ProcessId, Redacted, SubscriberId, TenantId};
 
-/// Whether the row `$row` can be claimed: it is due, or whoever claimed it has let it go. A row that a dead process
-/// holds, or whose lease has ended, is taken over; the attempt counts (GAP-DL-1).
-macro_rules! claimable {
-    ($row:literal) => {
-        concat!(
-            "(",
-            $row,
-            ".status = 'pending' and ",
-            $row,
-            ".next_attempt_at <= now() or ",
-            let_go!($row),
-            ")"
-        )
+/// Whether nobody works on the row `o` any longer although it is `delivering`: a dead process holds it, or its lease has
+/// ended.
+macro_rules! let_go {
+    () => {
+        "(o.rs_process_id is null and o.rs_lease_until <= now()
+             and o.rs_lease_until - interval '15 minutes' >= o.next_attempt_at
+          or o.rs_process_id is not null
+             and (o.rs_lease_until <= now()
+               or not exists (select 1 from rs_processes p where p.id = o.rs_process_id
+                              and p.beat_at > clock_timestamp() - make_interval(secs => $5))))"
     };
 }
 
-/// Whether nobody works on the row `$row` any longer although it is `delivering`.
-macro_rules! let_go {
-    ($row:literal) => {
+/// Whether the row `o` can be claimed: it is due, or whoever claimed it has let it go; then it is taken over, and the
+/// attempt counts (GAP-DL-1).
+macro_rules! claimable {
+    () => {
         concat!(
-            "(",
-            $row,
-            ".status = 'delivering' and ",
-            $row,
-            ".rs_process_id is null and ",
-            $row,
-            ".rs_lease_until <= now()
-              and ",
-            $row,
-            ".rs_lease_until - interval '15 minutes' >= ",
-            $row,
-            ".next_attempt_at
-            or ",
-            $row,
-            ".status = 'delivering' and ",
-            $row,
-            ".rs_process_id is not null
-              and (",
-            $row,
-            ".rs_lease_until <= now()
-                or not exists (select 1 from rs_processes p where p.id = ",
-            $row,
-            ".rs_process_id
-                               and p.beat_at > clock_timestamp() - make_interval(secs => $5))))"
+            "(o.status = 'pending' and o.next_attempt_at <= now() or o.status = 'delivering' and ",
+            let_go!(),
+            ")"
         )
     };
 }
@@ -65,24 +42,26 @@ macro_rules! let_go {
 /// while a newer reply may be under way; it waits for that one, whose field and flow it would mix with its own
 /// (ARC-43). A claim that was let go holds nothing up. Token rows wait for nothing and hold nothing up (BOX-11, WRK-5).
 const CLAIM: &str = concat!(
-    "with replies as (
+    "with under_way as materialized (
+      select o.id, o.subscriber_id from outbox o
+      where o.tenant_id = $1 and o.kind = 'reply' and o.status = 'delivering' and ",
+    let_go!(),
+    " is not true),
+    replies as (
       select o.id from outbox o
       where o.tenant_id = $1 and o.kind = 'reply' and ",
-    claimable!("o"),
+    claimable!(),
     "   and not exists (
           select 1 from outbox e
           where e.tenant_id = o.tenant_id and e.subscriber_id = o.subscriber_id and e.kind = 'reply'
-            and e.status in ('pending', 'delivering') and e.id <> o.id
-            and ((e.created_at, e.id) < (o.created_at, o.id)
-              or e.status = 'delivering' and ",
-    let_go!("e"),
-    " is not true))
+            and e.status in ('pending', 'delivering') and (e.created_at, e.id) < (o.created_at, o.id))
+        and not exists (select 1 from under_way u where u.subscriber_id = o.subscriber_id and u.id <> o.id)
       order by o.next_attempt_at, o.created_at, o.id
       limit $2 for update skip locked),
     tokens as (
       select o.id from outbox o
       where o.tenant_id = $1 and o.kind = 'contact_token' and ",
-    claimable!("o"),
+    claimable!(),
     " order by o.next_attempt_at, o.created_at, o.id
       limit $6 for update skip locked),
     due as (select id from replies union all select id from tokens)
