@@ -89,8 +89,8 @@ async fn fill(loaded: &Loaded, database: &OpenDatabase) -> anyhow::Result<ExitCo
         }
         Ending::ManyChatDown => {
             eprintln!(
-                "stopped, because no write succeeded any more: check MANYCHAT_API_TOKEN and the field \
-                 MANYCHAT_TOKEN_FIELD, then run the command again to go on"
+                "stopped, because ManyChat refused MANYCHAT_API_TOKEN or did not answer, one write after the \
+                 other: check the key and the way to ManyChat, then run the command again to go on"
             );
             Ok(ExitCode::FAILURE)
         }

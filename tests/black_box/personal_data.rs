@@ -38,7 +38,8 @@ async fn fill(app: &TestApp) {
                               received_at, queued)
            select gen_random_uuid(), conversations.id, 'test', p.id, 'said', 'first', '{{}}', now(), true
            from conversations, rs_processes p where subscriber_id = '{CONTACT}' limit 1;
-         update conversations set token_hash = 'digest-of-a-token' where subscriber_id = '{CONTACT}'"
+         update conversations set token_hash = 'digest-of-a-token',
+           previous_token_hash = 'digest-of-a-token', rs_unwritten_token = '1:digest-of-a-token' where subscriber_id = '{CONTACT}'"
     ))
     .await;
 }

@@ -347,7 +347,24 @@ async fn a_backfill_writes_queues_and_repeats_safely() {
     assert_eq!(stage.of("4", "token_hash is null and token_generation = 3").await, "true");
 }
 
-/// GAP-DL-17: when nothing succeeds any more, the command stops instead of spoiling every contact's token.
+/// BF-4, CLI-83: contacts that ManyChat does not know any more, however many in a row, end nothing.
+#[tokio::test]
+async fn a_backfill_goes_on_past_deleted_contacts() {
+    let stage = Stage::start(false).await;
+    seed_many(&stage, 30).await;
+    stage.manychat.answer(SET_FIELD, 400);
+    let (path, env) = (stage.app.folder.path.clone(), stage.app.env.clone());
+    let ended =
+        tokio::task::spawn_blocking(move || command(&path, &env, &["tokens", "backfill"])).await.unwrap();
+    assert_eq!(
+        (ended.code, ended.stdout.as_str()),
+        (Some(0), "tokens written: 0\ntokens queued for the outbox worker to retry: 30\n"),
+        "{}",
+        ended.stderr
+    );
+}
+
+/// GAP-DL-17: when the key is refused, the command stops instead of spoiling every contact's token.
 #[tokio::test]
 async fn a_backfill_stops_when_every_write_fails() {
     let stage = Stage::start(false).await;
