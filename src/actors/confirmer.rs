@@ -12,6 +12,7 @@ use super::answer::Counted;
 use super::outbox::OutboxWaker;
 use crate::domain::{Clock, TurnId};
 use crate::store::{Database, StoreError, owed};
+use crate::telemetry::crash_points::{self, Point};
 
 /// Most replies one statement confirms.
 const BATCH: usize = 512;
@@ -106,6 +107,7 @@ async fn work_off(database: &Database, clock: &dyn Clock, waker: &OutboxWaker, b
         confirmed.push(turn);
         counts.extend(count);
     }
+    crash_points::passed_late(Point::BytesOut).await;
     if confirm_all(database, clock, &confirmed).await {
         waker.wake();
     }

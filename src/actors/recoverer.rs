@@ -11,6 +11,7 @@ use super::confirmer::Confirmer;
 use super::heartbeat::Pulse;
 use crate::store::StoreError;
 use crate::store::owed::{self, Orphan};
+use crate::telemetry::crash_points::{self, Sabotage};
 use crate::turn::{Snapshots, TurnContext};
 
 /// Looks for the dead when it is told to; cheap to clone.
@@ -34,7 +35,8 @@ impl Recoverer {
     /// Looks once, in the background. Does nothing before this process has beaten long enough without a break: an
     /// outage of the database makes nobody dead (ARC-44).
     pub(super) fn look(&self) {
-        if !self.pulse.unbroken_for(self.context.settings.process_dead)
+        if crash_points::is_sabotaged(Sabotage::Recovery)
+            || !self.pulse.unbroken_for(self.context.settings.process_dead)
             || self.looking.swap(true, Ordering::AcqRel)
         {
             return;

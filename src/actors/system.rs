@@ -21,6 +21,7 @@ use super::supervisor::{Supervisor, SupervisorActor};
 use crate::manychat;
 use crate::store::outbox::Claimant;
 use crate::store::{Address, StoreError};
+use crate::telemetry::crash_points::{self, Sabotage};
 use crate::turn::{Snapshots, TurnContext};
 
 /// What the actors of a process are made of.
@@ -91,11 +92,15 @@ fn worker_parts(
     manychat: manychat::Handle,
     io: tokio::runtime::Handle,
 ) -> WorkerParts {
+    let dead = match crash_points::is_sabotaged(Sabotage::Recovery) {
+        true => Duration::from_secs(86_400),
+        false => context.settings.process_dead,
+    };
     let claimant = Claimant {
         tenant: context.settings.tenant.clone(),
         process: context.process,
         lease: CLAIM_LEASE,
-        dead: context.settings.process_dead,
+        dead,
         gap: settings.gap,
     };
     WorkerParts {

@@ -13,6 +13,7 @@ use super::{Database, StoreError};
 use crate::domain::{
     Binding, ContactText, ConversationId, Fence, MediaKind, ProcessId, Role, SubscriberId, TenantId, TurnId,
 };
+use crate::telemetry::crash_points::{self, Point};
 
 /// How a presented token compares with the stored hashes (TOK-10). `$3` is the SHA-256 of the token, in hex;
 /// comparing digests inside the server tells nothing about the token (TOK-11, ARC-30).
@@ -227,7 +228,10 @@ async fn open_once(database: &Database, request: &OpenRequest) -> Result<Opened,
     let fence: Option<i64> = lane_row.try_get("fence")?;
     let binding = parse_binding(&lane_row)?;
     match recorded {
-        Some(row) => Ok(Opened::Started(started(&lane_row, &row, &read, binding, fence)?)),
+        Some(row) => {
+            crash_points::passed(Point::AfterOpen);
+            Ok(Opened::Started(started(&lane_row, &row, &read, binding, fence)?))
+        }
         None => Ok(Opened::LaneHeld),
     }
 }

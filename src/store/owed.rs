@@ -10,6 +10,7 @@ use super::open::day_of;
 use super::pool::Lease;
 use super::{Database, StoreError};
 use crate::domain::{SubscriberId, TenantId, TurnId};
+use crate::telemetry::crash_points::{self, Sabotage};
 
 /// Deletes confirmed rows and adds their spend to the tenant's day, in one statement for a whole batch: the one
 /// hot row is never touched while a turn waits (ARC-33). What follows a long reply's beginning enters the outbox in
@@ -231,6 +232,9 @@ pub async fn orphans(
     tenant: &TenantId,
     dead_secs: f64,
 ) -> Result<Vec<Orphan>, StoreError> {
+    if crash_points::is_sabotaged(Sabotage::Owed) {
+        return Ok(Vec::new());
+    }
     let lease = database.lease().await?;
     let statement = lease.prepared(ORPHANS).await?;
     let rows = lease.client()?.query(&statement, &[&tenant.as_str(), &dead_secs]).await?;

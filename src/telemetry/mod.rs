@@ -19,6 +19,7 @@
 //!   every depth; [`Json`] writes any serialisable value in that form.
 //! - Fields of the spans around an event are merged into its line; the event's own field wins.
 
+pub mod crash_points;
 mod fields;
 mod layer;
 mod level;

@@ -3,11 +3,13 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
 
 mod app;
+mod evidence;
 mod proxy;
 
 mod answers;
 mod bad_input;
 mod commands;
+mod crash_matrix;
 mod database;
 mod durability;
 mod limits;

@@ -14,6 +14,7 @@ use super::delivery::{self, Ended};
 use crate::manychat;
 use crate::store::outbox::{self, Claim, Claimant};
 use crate::store::{Database, StoreError};
+use crate::telemetry::crash_points::{self, Point};
 
 /// Replies that are being delivered at the same time. ManyChat takes ten requests a second, a text needs two: more
 /// would only wait with their leases running.
@@ -234,6 +235,7 @@ impl Drop for InFlight {
 
 async fn claim(parts: &WorkerParts, most: i64) -> Result<(Vec<Claim>, Option<Duration>), StoreError> {
     let claims = outbox::claim(&parts.database, &parts.claimant, most).await?;
+    crash_points::passed_if(!claims.is_empty(), Point::ClaimTaken);
     let due = match claims.is_empty() {
         true => outbox::next_due(&parts.database, &parts.claimant.tenant).await?,
         false => None,

@@ -9,6 +9,7 @@ use crate::domain::ContactText;
 use crate::manychat::{Class, ManyChatError};
 use crate::store::StoreError;
 use crate::store::outbox::{self, Claim, Held};
+use crate::telemetry::crash_points::{self, Point};
 
 /// Longest pause before another attempt (BOX-13).
 const LONGEST_DELAY: Duration = Duration::from_secs(300);
@@ -49,6 +50,7 @@ pub(super) async fn deliver(parts: &WorkerParts, claim: Claim) -> Ended {
             return Ended::Lost;
         }
     }
+    crash_points::passed(Point::FlowPlayed);
     match record(|| outbox::delivered(&parts.database, &parts.claimant, &claim)).await {
         Held::Yes => Ended::Delivered,
         Held::Lost => Ended::Lost,
