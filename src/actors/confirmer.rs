@@ -1,15 +1,18 @@
 //! Confirms handed-over replies in batches, off the request path (ARC-33, ARC-46): a batch is sent at once when
 //! none is under way, and everything that arrives meanwhile makes the next one.
 
-use std::sync::Arc;
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use super::answer::Counted;
 use super::outbox::OutboxWaker;
+use super::supervised::Restarts;
 use crate::domain::{Clock, TurnId};
 use crate::store::{Database, StoreError, owed};
 use crate::telemetry::crash_points::{self, Point};
@@ -29,19 +32,30 @@ pub struct Confirmer {
     open: Arc<AtomicU64>,
 }
 
-enum Work {
-    Confirm(TurnId, Option<Counted>),
-    /// The second count is lowered as soon as the reply stands in the outbox.
-    Queue(TurnId, Option<Counted>, Option<Counted>),
+/// A reply to work off. Its conversation counts it as unconfirmed as long as this lives.
+struct Work {
+    turn: TurnId,
+    /// It goes into the outbox first.
+    queue: bool,
+    _unconfirmed: Option<Counted>,
+    /// Lowered as soon as the reply stands in the outbox.
+    in_hand: Mutex<Option<Counted>>,
 }
 
 impl Confirmer {
     /// Starts the task on the shared runtime.
     #[must_use]
-    pub(super) fn start(database: Database, clock: Arc<dyn Clock>, waker: OutboxWaker, io: &Handle) -> Self {
+    pub(super) fn start(
+        database: Database,
+        clock: Arc<dyn Clock>,
+        waker: OutboxWaker,
+        io: &Handle,
+        restarts: Restarts,
+    ) -> Self {
         let (work, jobs) = mpsc::unbounded_channel();
         let open = Arc::new(AtomicU64::new(0));
-        io.spawn(run(database, clock, waker, jobs, Arc::clone(&open)));
+        let worker = Worker { database, clock, waker, open: Arc::clone(&open), restarts };
+        io.spawn(async move { worker.run(jobs).await });
         Self { work, open }
     }
 
@@ -59,12 +73,12 @@ impl Confirmer {
 
     /// The reply was handed over, or is in the outbox.
     pub(super) fn confirm(&self, turn: TurnId, count: Option<Counted>) {
-        self.send(Work::Confirm(turn, count));
+        self.send(Work { turn, queue: false, _unconfirmed: count, in_hand: Mutex::new(None) });
     }
 
     /// The reply could not be handed over: it goes through the outbox.
     pub(super) fn queue(&self, turn: TurnId, count: Option<Counted>, in_hand: Option<Counted>) {
-        self.send(Work::Queue(turn, count, in_hand));
+        self.send(Work { turn, queue: true, _unconfirmed: count, in_hand: Mutex::new(in_hand) });
     }
 
     fn send(&self, work: Work) {
@@ -76,40 +90,52 @@ impl Confirmer {
     }
 }
 
-async fn run(
+/// Works the batches off.
+struct Worker {
     database: Database,
     clock: Arc<dyn Clock>,
     waker: OutboxWaker,
-    mut jobs: mpsc::UnboundedReceiver<Work>,
     open: Arc<AtomicU64>,
-) {
-    let mut batch = Vec::new();
-    while jobs.recv_many(&mut batch, BATCH).await > 0 {
-        let done = batch.len() as u64;
-        work_off(&database, clock.as_ref(), &waker, &mut batch).await;
-        open.fetch_sub(done, Ordering::AcqRel);
-    }
+    restarts: Restarts,
 }
 
-async fn work_off(database: &Database, clock: &dyn Clock, waker: &OutboxWaker, batch: &mut Vec<Work>) {
-    let mut confirmed = Vec::new();
-    let mut counts = Vec::new();
-    for work in batch.drain(..) {
-        let (turn, count) = match work {
-            Work::Confirm(turn, count) => (turn, count),
-            Work::Queue(turn, count, in_hand) => {
-                until_done(|| owed::queue(database, turn)).await;
-                drop(in_hand);
-                waker.wake();
-                (turn, count)
+impl Worker {
+    /// A panic costs no reply of the batch: each of them is then worked off by itself, and one that panics again stays
+    /// `said` until another process finds it (ARC-22).
+    async fn run(&self, mut jobs: mpsc::UnboundedReceiver<Work>) {
+        let mut batch = Vec::new();
+        while jobs.recv_many(&mut batch, BATCH).await > 0 {
+            let done = batch.len() as u64;
+            if self.survives(&batch).await.is_none() {
+                for work in &batch {
+                    self.survives(std::slice::from_ref(work)).await;
+                }
             }
-        };
-        confirmed.push(turn);
-        counts.extend(count);
+            // Only now are their conversations free of them.
+            batch.clear();
+            self.open.fetch_sub(done, Ordering::AcqRel);
+        }
     }
-    crash_points::passed_late(Point::BytesOut).await;
-    if confirm_all(database, clock, &confirmed).await {
-        waker.wake();
+
+    async fn survives(&self, batch: &[Work]) -> Option<()> {
+        let done = AssertUnwindSafe(self.work_off(batch)).catch_unwind().await;
+        done.inspect_err(|_| self.restarts.note("confirmer")).ok()
+    }
+
+    async fn work_off(&self, batch: &[Work]) {
+        let mut confirmed = Vec::new();
+        for work in batch {
+            if work.queue {
+                until_done(|| owed::queue(&self.database, work.turn)).await;
+                drop(work.in_hand.lock().unwrap_or_else(PoisonError::into_inner).take());
+                self.waker.wake();
+            }
+            confirmed.push(work.turn);
+        }
+        crash_points::passed_late(Point::BytesOut).await;
+        if confirm_all(&self.database, self.clock.as_ref(), &confirmed).await {
+            self.waker.wake();
+        }
     }
 }
 

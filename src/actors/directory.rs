@@ -41,6 +41,9 @@ impl Default for Limits {
     }
 }
 
+/// Whether the caller of a request is known to have closed the connection.
+pub type IsGone = Arc<dyn Fn() -> bool + Send + Sync>;
+
 /// One request, checked, with the place its answer is awaited at.
 pub struct Message {
     /// What the contact wrote.
@@ -53,6 +56,8 @@ pub struct Message {
     pub deadline: Deadline,
     /// Where the answer goes.
     pub outgoing: Outgoing,
+    /// Whether its caller is gone (DEC-30).
+    pub is_gone: IsGone,
     /// The request's span: its fields stand on the log lines of the turn (OPS-1).
     pub span: Span,
 }

@@ -15,11 +15,12 @@ use crate::actors::answer::Answer;
 use crate::actors::confirmer::Confirmer;
 use crate::actors::conversation::{Copy, Steps};
 use crate::config::demo;
-use crate::domain::{Binding, ContactText, ConversationId};
+use crate::domain::{Binding, ContactText, ConversationId, Fence, ProcessId};
 use crate::model::Reply;
-use crate::store::StoreError;
-use crate::store::open::OpenTurn;
-use crate::turn::{Decision, Draft, OpenReport, SettleReport, TurnRequest, Way};
+use crate::store::inbox::Kept;
+use crate::store::open::{OpenTurn, Waits};
+use crate::store::{Pulse, StoreError};
+use crate::turn::{Decision, Draft, KeepReport, OpenReport, SettleReport, TurnRequest, Way};
 
 const CONVERSATIONS: u64 = 20_000;
 const MESSAGES: u64 = 120_000;
@@ -69,18 +70,40 @@ impl Played {
         !self.calm.load(Ordering::Relaxed) && self.numbers.lock().unwrap().next().is_multiple_of(every)
     }
 
-    fn note_start(&self, key: &ContactKey, request: &TurnRequest) {
-        if self.busy.insert(key.clone(), ()).is_some() {
+    fn note_start(&self, key: &ContactKey, request: &TurnRequest, taken: usize) {
+        if !is_unbound(request) && self.busy.insert(key.clone(), ()).is_some() {
             self.two_turns.fetch_add(1, Ordering::Relaxed);
         }
-        for message in &request.messages {
+        self.note_run(key, request, taken);
+    }
+
+    /// Here, in a turn that failed, or in another process.
+    fn note_run(&self, key: &ContactKey, request: &TurnRequest, taken: usize) {
+        for message in request.messages.iter().take(taken) {
             let number: u64 = message.text.expose().parse().unwrap();
             *self.runs.entry(number).or_insert(0) += 1;
+            if is_unbound(request) {
+                continue;
+            }
             let before = self.order.insert(key.clone(), number);
             if before.is_some_and(|last| last > number) {
                 self.out_of_order.fetch_add(1, Ordering::Relaxed);
             }
         }
+    }
+
+    fn note_end(&self, request: &TurnRequest) {
+        if !is_unbound(request) {
+            self.busy.remove(&key_of(request));
+        }
+    }
+
+    /// The lane is held; now and then another process has taken over the first message meanwhile.
+    fn waits(&self, request: &TurnRequest) -> OpenReport {
+        let gone = usize::from(self.chance(4));
+        self.note_run(&key_of(request), request, gone);
+        let kept = request.rows.iter().skip(gone).map(|row| row.id).collect();
+        OpenReport::Waiting(Waits { conversation: ConversationId::fresh(), kept })
     }
 }
 
@@ -89,11 +112,17 @@ fn key_of(request: &TurnRequest) -> ContactKey {
     (message.tenant.clone(), message.subscriber.clone())
 }
 
-fn opened() -> OpenTurn {
+/// True when the message of this request proves nothing, so that it waits for nobody (LANE-3).
+fn is_unbound(request: &TurnRequest) -> bool {
+    request.messages.iter().any(|message| message.token.is_some())
+}
+
+fn opened(taken: usize, beside: bool) -> OpenTurn {
     OpenTurn {
         conversation: ConversationId::fresh(),
-        binding: Binding::First,
-        fence: None,
+        binding: if beside { Binding::Unbound } else { Binding::First },
+        fence: (!beside).then(|| Fence::new(1)),
+        taken,
         turn_count: Some(1),
         hourly_count: Some(1),
         spent_tokens: 0,
@@ -106,27 +135,45 @@ fn opened() -> OpenTurn {
 struct Watch(Arc<Played>);
 
 impl Steps for Watch {
+    fn keep(&self, request: Arc<TurnRequest>, _: Option<Duration>) -> BoxFuture<'static, KeepReport> {
+        let played = Arc::clone(&self.0);
+        Box::pin(async move {
+            tokio::task::yield_now().await;
+            if is_unbound(&request) {
+                return KeepReport::Kept(Kept::Beside);
+            }
+            if played.chance(40) {
+                played.note_run(&key_of(&request), &request, 1);
+                return KeepReport::Failed(StoreError::InDoubt);
+            }
+            KeepReport::Kept(if played.chance(10) { Kept::NoConversation } else { Kept::Yes })
+        })
+    }
+
     fn open(&self, request: Arc<TurnRequest>, _: Option<Duration>) -> BoxFuture<'static, OpenReport> {
         let key = key_of(&request);
+        let all = request.messages.len();
         if self.0.chance(500) {
             // In the actor's own handler: the actor dies, with the messages of this turn in its hands.
             self.0.actor_panics.fetch_add(1, Ordering::Relaxed);
-            self.0.note_start(&key, &request);
-            self.0.busy.remove(&key);
+            self.0.note_start(&key, &request, all);
+            self.0.note_end(&request);
             panic!("played failure of an actor");
         }
         let played = Arc::clone(&self.0);
         Box::pin(async move {
-            if played.chance(50) {
-                return OpenReport::LaneHeld;
+            if !is_unbound(&request) && played.chance(50) {
+                return played.waits(&request);
             }
-            played.note_start(&key, &request);
+            let failed = played.chance(60);
+            let taken = if !failed && all > 1 && played.chance(4) { all - 1 } else { all };
+            played.note_start(&key, &request, taken);
             tokio::task::yield_now().await;
-            if played.chance(60) {
-                played.busy.remove(&key);
+            if failed {
+                played.note_end(&request);
                 return OpenReport::Failed(StoreError::InDoubt);
             }
-            OpenReport::Started(Box::new(opened()))
+            OpenReport::Started(Box::new(opened(taken, is_unbound(&request))))
         })
     }
 
@@ -136,7 +183,7 @@ impl Steps for Watch {
             tokio::task::yield_now().await;
             if played.chance(500) {
                 played.step_panics.fetch_add(1, Ordering::Relaxed);
-                played.busy.remove(&key_of(&request));
+                played.note_end(&request);
                 panic!("played failure of a step");
             }
             Draft::of_copy(Reply::scripted("played"), Decision::Scripted)
@@ -153,12 +200,12 @@ impl Steps for Watch {
         let played = Arc::clone(&self.0);
         Box::pin(async move {
             tokio::task::yield_now().await;
-            played.busy.remove(&key_of(&request));
+            played.note_end(&request);
             SettleReport::Inline(b"reply".to_vec())
         })
     }
 
-    fn resolve_later(&self, _: Arc<TurnRequest>, _: bool) {}
+    fn resolve_later(&self, _: Arc<TurnRequest>, _: bool, _: bool) {}
 
     fn render(&self, copy: Copy, _: &Snapshot, _: &str) -> Option<Vec<u8>> {
         Some(format!("{copy:?}").into_bytes())
@@ -174,7 +221,7 @@ fn message(number: u64, contact: u64, snapshot: &Arc<Snapshot>) -> (Message, one
         channel: "whatsapp".to_owned(),
         contact_name: None,
         locale: None,
-        token: None,
+        token: number.is_multiple_of(9).then(|| Redacted::new("forged".to_owned())),
         media: None,
         offering: None,
         received_at: jiff::Timestamp::UNIX_EPOCH,
@@ -185,6 +232,7 @@ fn message(number: u64, contact: u64, snapshot: &Arc<Snapshot>) -> (Message, one
         snapshot: Arc::clone(snapshot),
         deadline: Deadline::after(Instant::now(), Duration::from_secs(300)),
         outgoing,
+        is_gone: Arc::new(|| false),
         span: tracing::Span::none(),
     };
     (message, answer)
@@ -215,6 +263,8 @@ impl Stage {
             steps: Arc::new(Watch(Arc::clone(&played))),
             confirmer: Confirmer::detached(),
             waker: Default::default(),
+            pulse: Pulse::new(ProcessId::fresh(), Duration::from_secs(20)),
+            lanes: Default::default(),
             io: runtime.handle().clone(),
         };
         let handles = arbiters.iter().map(Arbiter::handle).collect();

@@ -104,6 +104,8 @@ pub struct ActorsReport {
     pub passivated: u64,
     /// How many failed and were replaced.
     pub failed: u64,
+    /// Tasks of the process that panicked and were started again.
+    pub restarted_tasks: u64,
     /// Replies handed over and not confirmed yet.
     pub unconfirmed_replies: u64,
     /// Database connections open.

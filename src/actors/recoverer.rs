@@ -1,84 +1,146 @@
-//! Takes over what dead processes owed (ARC-40, ARC-42, ARC-46): replies that were said go through the outbox, turns
-//! that never ended end with a person.
+//! Takes over what dead processes left behind (ARC-40, ARC-42, ARC-45a, ARC-46): replies that were said go through the
+//! outbox, turns that never ended run once more, messages that were still waiting are answered late.
 
-use std::sync::Arc;
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-use super::confirmer::Confirmer;
-use super::heartbeat::Pulse;
+use super::late::LateTurns;
+use super::supervised::Restarts;
 use crate::store::StoreError;
+use crate::store::inbox;
 use crate::store::owed::{self, Orphan};
-use crate::telemetry::crash_points::{self, Sabotage};
-use crate::turn::{Snapshots, TurnContext};
 
+/// Late turns at the same time; each may call the model, and living contacts need it too.
+const MOST_AT_ONCE: usize = 16;
 /// Looks for the dead when it is told to; cheap to clone.
 #[derive(Clone)]
 pub(super) struct Recoverer {
-    pub(super) context: Arc<TurnContext>,
-    pub(super) snapshots: Arc<Snapshots>,
-    pub(super) confirmer: Confirmer,
-    pub(super) pulse: Pulse,
-    pub(super) io: Handle,
+    late: LateTurns,
+    io: Handle,
+    restarts: Restarts,
     /// One look at a time.
-    pub(super) looking: Arc<AtomicBool>,
+    looking: Arc<AtomicBool>,
+    /// The process is stopping: what is found now is left to others.
+    stopped: Arc<AtomicBool>,
+    /// Conversations and turns whose takeover is under way.
+    at_work: Arc<Mutex<HashSet<uuid::Uuid>>>,
+}
+
+/// Work on one contact, as long as it lives.
+struct AtWork {
+    id: uuid::Uuid,
+    all: Arc<Mutex<HashSet<uuid::Uuid>>>,
+}
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
+    }
+}
+
+/// Lowers the flag also when a look panics.
+struct Looking(Arc<AtomicBool>);
+
+impl Drop for Looking {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
 }
 
 impl Recoverer {
+    pub(super) fn new(late: LateTurns, io: Handle, restarts: Restarts) -> Self {
+        Self { late, io, restarts, looking: Arc::default(), stopped: Arc::default(), at_work: Arc::default() }
+    }
+
     /// How often to look: a dead process is noticed a quarter of its time late at most.
     pub(super) fn every(&self) -> Duration {
-        (self.context.settings.process_dead / 4).clamp(Duration::from_millis(200), Duration::from_secs(5))
+        let dead = self.late.context.settings.process_dead;
+        (dead / 4).clamp(Duration::from_millis(200), Duration::from_secs(5))
+    }
+
+    /// Takes nothing over from now on.
+    pub(super) fn stop(&self) {
+        self.stopped.store(true, Ordering::Release);
+    }
+
+    /// True when nothing is being taken over.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.at_work.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
     /// Looks once, in the background. Does nothing before this process has beaten long enough without a break: an
     /// outage of the database makes nobody dead (ARC-44).
     pub(super) fn look(&self) {
-        if crash_points::is_sabotaged(Sabotage::Recovery)
-            || !self.pulse.unbroken_for(self.context.settings.process_dead)
+        if self.stopped.load(Ordering::Acquire)
+            || !self.late.context.pulse.may_judge()
             || self.looking.swap(true, Ordering::AcqRel)
         {
             return;
         }
-        let recoverer = self.clone();
+        let (recoverer, looking) = (self.clone(), Looking(Arc::clone(&self.looking)));
         self.io.spawn(async move {
-            if let Err(error) = recoverer.recover().await {
+            let looked = recoverer.restarts.supervise("recoverer", || recoverer.recover()).await;
+            if let Err(error) = looked {
                 tracing::warn!(err = %error, "recovery of dead processes not finished");
             }
-            recoverer.looking.store(false, Ordering::Release);
+            drop(looking);
         });
     }
 
     async fn recover(&self) -> Result<(), StoreError> {
-        let settings = &self.context.settings;
+        let (context, settings) = (&self.late.context, &self.late.context.settings);
         let dead = settings.process_dead.as_secs_f64();
-        for orphan in owed::orphans(&self.context.database, &settings.tenant, dead).await? {
-            self.take_over(orphan).await?;
+        for orphan in owed::orphans(&context.database, &settings.tenant, dead).await? {
+            self.take_over(orphan);
+        }
+        let most = i64::try_from(MOST_AT_ONCE).unwrap_or(i64::MAX);
+        for contact in inbox::orphaned(&context.database, &settings.tenant, dead, most).await? {
+            if let Some(at_work) = self.begin(*contact.conversation.as_uuid()) {
+                let late = self.late.clone();
+                self.spawn(at_work, async move { late.answer_waiting(contact).await });
+            }
         }
         Ok(())
     }
 
-    async fn take_over(&self, orphan: Orphan) -> Result<(), StoreError> {
-        let database = &self.context.database;
-        let turn = match orphan {
+    fn take_over(&self, orphan: Orphan) {
+        let found = match orphan {
             Orphan::Said(turn) => {
-                self.confirmer.queue(turn, None, None);
-                turn
+                self.late.confirmer.queue(turn, None, None);
+                (turn, "said")
             }
             Orphan::Queued(turn) => {
-                self.confirmer.confirm(turn, None);
-                turn
+                self.late.confirmer.confirm(turn, None);
+                (turn, "queued")
             }
             Orphan::Running(turn) => {
-                let snapshot = self.snapshots.current();
-                let text = &snapshot.tenant.rules.messages.escalation;
-                let enforced = self.context.settings.tokens_enforced;
-                owed::abandon_orphan(database, turn, text, enforced, self.context.clock.now()).await?;
-                turn
+                if let Some(at_work) = self.begin(*turn.as_uuid()) {
+                    let late = self.late.clone();
+                    self.spawn(at_work, async move { late.run_again(turn).await });
+                }
+                return;
             }
         };
-        tracing::warn!(turn = %turn, found = ?orphan, "reply of a dead process taken over");
-        Ok(())
+        tracing::warn!(turn = %found.0, found = found.1, "reply of a dead process taken over");
+    }
+
+    /// `None` when it is at work on that already, or on enough.
+    fn begin(&self, id: uuid::Uuid) -> Option<AtWork> {
+        let mut all = self.at_work.lock().unwrap_or_else(PoisonError::into_inner);
+        let begins = !self.stopped.load(Ordering::Acquire) && all.len() < MOST_AT_ONCE && all.insert(id);
+        begins.then(|| AtWork { id, all: Arc::clone(&self.at_work) })
+    }
+
+    fn spawn(&self, at_work: AtWork, work: impl Future<Output = Result<(), StoreError>> + Send + 'static) {
+        self.io.spawn(async move {
+            if let Err(error) = work.await {
+                tracing::warn!(err = %error, "recovery of a contact not finished");
+            }
+            drop(at_work);
+        });
     }
 }

@@ -10,6 +10,7 @@ use tokio::sync::Semaphore;
 use super::answer::Counted;
 use super::confirmer::Confirmer;
 use super::outbox::OutboxWaker;
+use super::supervised::Restarts;
 use crate::store::StoreError;
 use crate::store::owed::{self, Resolved};
 use crate::turn::{self, TurnContext, TurnRequest};
@@ -37,6 +38,7 @@ pub(super) struct Resolver {
     open: Arc<AtomicUsize>,
     /// One question at a time: after an outage there can be thousands.
     places: Arc<Semaphore>,
+    restarts: Restarts,
 }
 
 impl Resolver {
@@ -45,8 +47,10 @@ impl Resolver {
         confirmer: Confirmer,
         waker: OutboxWaker,
         io: Handle,
+        restarts: Restarts,
     ) -> Self {
-        Self { context, confirmer, waker, io, open: Arc::default(), places: Arc::new(Semaphore::new(1)) }
+        let places = Arc::new(Semaphore::new(1));
+        Self { context, confirmer, waker, io, open: Arc::default(), places, restarts }
     }
 
     /// Turns of which the database has not said anything yet. What it says later is found by whoever sweeps up after
@@ -55,19 +59,27 @@ impl Resolver {
         self.open.load(Ordering::Acquire)
     }
 
-    /// Resolves a turn. `told`: the contact has read the escalation copy.
-    pub(super) fn resolve_later(&self, request: Arc<TurnRequest>, told: bool) {
+    /// Resolves a turn. `told`: the contact has read the escalation copy. `recorded`: the turn is known to have been
+    /// opened, so when nothing is left of it, somebody else has ended it.
+    pub(super) fn resolve_later(&self, request: Arc<TurnRequest>, told: bool, recorded: bool) {
         let resolver = self.clone();
-        let unanswered = Counted::new(&self.open);
-        self.io.spawn(async move { resolver.resolve(&request, told, unanswered).await });
+        let mut unanswered = Some(Counted::new(&self.open));
+        self.io.spawn(async move {
+            let resolving = || {
+                let unanswered = unanswered.take().unwrap_or_else(|| Counted::new(&resolver.open));
+                resolver.resolve(&request, told, recorded, unanswered)
+            };
+            resolver.restarts.supervise("resolver", resolving).await;
+        });
     }
 
-    async fn resolve(&self, request: &TurnRequest, told: bool, unanswered: Counted) {
+    async fn resolve(&self, request: &TurnRequest, told: bool, recorded: bool, unanswered: Counted) {
         let mut unanswered = Some(unanswered);
         for pause in ASK_AFTER {
             tokio::time::sleep(pause).await;
             match self.ask(request, told).await {
                 Resolved::NothingThere => unanswered = unanswered.filter(|_| !told),
+                Resolved::TakenOver => return,
                 Resolved::Abandoned => return self.ended(request, "abandoned"),
                 Resolved::Queued => {
                     // It stands in the outbox now: nothing is owed any longer.
@@ -76,7 +88,9 @@ impl Resolver {
                 }
             }
         }
-        self.hand_off(request, told).await;
+        if !recorded {
+            self.hand_off(request, told).await;
+        }
         drop(unanswered);
     }
 

@@ -10,6 +10,7 @@ use super::directory::Directory;
 use super::observe::ActorsReport;
 use super::recoverer::Recoverer;
 use super::resolver::Resolver;
+use super::supervised::Restarts;
 
 /// How often idle conversations are looked for.
 const SWEEP: Duration = Duration::from_secs(30);
@@ -24,6 +25,7 @@ pub struct SupervisorActor {
     confirmer: Confirmer,
     resolver: Resolver,
     recoverer: Option<Recoverer>,
+    restarts: Restarts,
 }
 
 /// A handle to the supervisor.
@@ -66,8 +68,9 @@ impl SupervisorActor {
         confirmer: Confirmer,
         resolver: Resolver,
         recoverer: Option<Recoverer>,
+        restarts: Restarts,
     ) -> Self {
-        Self { directory, confirmer, resolver, recoverer }
+        Self { directory, confirmer, resolver, recoverer, restarts }
     }
 }
 
@@ -88,6 +91,7 @@ impl Handler<Observe> for SupervisorActor {
     fn handle(&mut self, _: Observe, _: &mut Context<Self>) -> Self::Result {
         let mut report = self.directory.report(REPORTED);
         report.unconfirmed_replies = self.confirmer.open();
+        report.restarted_tasks = self.restarts.count();
         MessageResult(report)
     }
 }
@@ -99,9 +103,14 @@ impl Handler<Drain> for SupervisorActor {
         let directory = Arc::clone(&self.directory);
         let confirmer = self.confirmer.clone();
         let resolver = self.resolver.clone();
+        let recoverer = self.recoverer.clone();
+        if let Some(recoverer) = &recoverer {
+            recoverer.stop();
+        }
         let until = Instant::now() + drain.0;
         Box::pin(async move {
-            while !(directory.is_quiet() && resolver.open() == 0 && confirmer.open() == 0) {
+            let recovered = || recoverer.as_ref().is_none_or(Recoverer::is_quiet);
+            while !(directory.is_quiet() && recovered() && resolver.open() == 0 && confirmer.open() == 0) {
                 if Instant::now() >= until {
                     return false;
                 }

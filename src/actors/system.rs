@@ -5,23 +5,25 @@ use std::time::{Duration, Instant};
 
 use actix::Actor;
 use actix_rt::Arbiter;
-use tokio::runtime::Runtime;
+use tokio::runtime::{Handle, Runtime};
 
 use super::confirmer::Confirmer;
 use super::conversation::{Shared, TurnSteps};
 use super::directory::{Directory, Limits};
 use super::heartbeat::Heartbeat;
+use super::late::LateTurns;
 use super::manychat::{DatabaseRate, Delivery, ManyChat, Parts};
 use super::observe::ActorsReport;
 use super::outbox::{Outbox, WorkerParts};
 use super::pressure::{Overload, Pressure};
 use super::recoverer::Recoverer;
 use super::resolver::Resolver;
+use super::supervised::Restarts;
 use super::supervisor::{Supervisor, SupervisorActor};
+use super::waking::{self, LaneWatch};
 use crate::manychat;
 use crate::store::outbox::Claimant;
 use crate::store::{Address, StoreError};
-use crate::telemetry::crash_points::{self, Sabotage};
 use crate::turn::{Snapshots, TurnContext};
 
 /// What the actors of a process are made of.
@@ -92,24 +94,31 @@ fn worker_parts(
     manychat: manychat::Handle,
     io: tokio::runtime::Handle,
 ) -> WorkerParts {
-    let dead = match crash_points::is_sabotaged(Sabotage::Recovery) {
-        true => Duration::from_secs(86_400),
-        false => context.settings.process_dead,
-    };
     let claimant = Claimant {
         tenant: context.settings.tenant.clone(),
-        process: context.process,
+        process: context.pulse.process(),
         lease: CLAIM_LEASE,
-        dead,
+        dead: context.settings.process_dead,
         gap: settings.gap,
     };
     WorkerParts {
         database: context.database.clone(),
         claimant,
+        pulse: context.pulse.clone(),
         manychat,
         retry_window: settings.retry_window,
         io,
     }
+}
+
+/// Starts telling other processes of free lanes and hearing it from them (ARC-47a).
+fn start_waking(context: &Arc<TurnContext>, address: Address, io: &Handle, restarts: &Restarts) -> LaneWatch {
+    let lanes = LaneWatch::default();
+    let (telling, told) = (Arc::clone(context), restarts.clone());
+    io.spawn(async move { told.supervise("lane notices", || waking::tell(&telling)).await });
+    let (hearing, heard) = (lanes.clone(), restarts.clone());
+    io.spawn(async move { heard.supervise("lane listener", || waking::hear(&address, &hearing)).await });
+    lanes
 }
 
 impl System {
@@ -122,7 +131,10 @@ impl System {
         let io = runtime.handle().clone();
         let tenant = context.settings.tenant.clone();
         let dead = context.settings.process_dead;
-        let heartbeat = Heartbeat::start(database, context.process, tenant.clone(), beat, dead)?;
+        let restarts = Restarts::default();
+        let pulse = context.pulse.clone();
+        let heartbeat =
+            Heartbeat::start(database.clone(), pulse.clone(), tenant.clone(), beat, restarts.clone())?;
         let arbiters: Vec<Arbiter> =
             (0..arbiters.max(1)).map(|_| Arbiter::with_tokio_rt(move || runtime)).collect();
         // Delivery and supervision have an arbiter of their own: a flood of conversations must not delay them.
@@ -132,7 +144,7 @@ impl System {
         let manychat = delivery.handle.clone();
         let rate = DatabaseRate::new(context.database.clone(), tenant, dead, calls);
         let place = Some(system_arbiter.handle());
-        let parts = Parts::new(delivery, Arc::new(rate), heartbeat.pulse(), io.clone(), place);
+        let parts = Parts::new(delivery, Arc::new(rate), pulse.clone(), io.clone(), place);
         let manychat_actor = ManyChat::start(parts);
         let outbox = outbox.map(|settings| {
             let parts = worker_parts(&context, settings, manychat.clone(), io.clone());
@@ -140,20 +152,29 @@ impl System {
         });
         let waker = outbox.as_ref().map(Outbox::waker).unwrap_or_default();
         let clock = Arc::clone(&context.clock);
-        let confirmer = Confirmer::start(context.database.clone(), clock, waker.clone(), &io);
-        let resolver = Resolver::new(Arc::clone(&context), confirmer.clone(), waker.clone(), io.clone());
-        let recoverer = outbox.is_some().then(|| Recoverer {
+        let confirmer =
+            Confirmer::start(context.database.clone(), clock, waker.clone(), &io, restarts.clone());
+        let resolver = Resolver::new(
+            Arc::clone(&context),
+            confirmer.clone(),
+            waker.clone(),
+            io.clone(),
+            restarts.clone(),
+        );
+        let late = LateTurns {
             context: Arc::clone(&context),
             snapshots: Arc::clone(&snapshots),
             confirmer: confirmer.clone(),
-            pulse: heartbeat.pulse(),
-            io: io.clone(),
-            looking: Arc::default(),
-        });
+            resolver: resolver.clone(),
+            waker: waker.clone(),
+        };
+        let recoverer = outbox.is_some().then(|| Recoverer::new(late, io.clone(), restarts.clone()));
+        let lanes = start_waking(&context, database, &io, &restarts);
         let steps = Arc::new(TurnSteps { context: Arc::clone(&context), resolver: resolver.clone() });
-        let shared = Arc::new(Shared { steps, confirmer: confirmer.clone(), waker, io });
+        let shared = Arc::new(Shared { steps, confirmer: confirmer.clone(), waker, pulse, lanes, io });
         let directory = Directory::new(arbiters.iter().map(Arbiter::handle).collect(), shared, limits);
-        let supervisor = SupervisorActor::new(Arc::clone(&directory), confirmer, resolver, recoverer);
+        let supervisor =
+            SupervisorActor::new(Arc::clone(&directory), confirmer, resolver, recoverer, restarts);
         let address = SupervisorActor::start_in_arbiter(&system_arbiter.handle(), move |_| supervisor);
         let services = Services {
             directory,
@@ -211,7 +232,7 @@ impl Services {
     pub async fn observe(&self) -> Option<ActorsReport> {
         let mut report = self.supervisor.observe().await?;
         let (open, in_use) = self.context.database.in_use();
-        report.process = self.context.process.to_string();
+        report.process = self.context.pulse.process().to_string();
         report.database_connections = open;
         report.database_connections_in_use = in_use;
         report.heartbeat_age_ms =

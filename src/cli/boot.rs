@@ -10,7 +10,8 @@ use crate::actors::{Delivery, Limits, OutboxSettings, System, Wiring};
 use crate::config::{self, DatabaseUrl, ReservedNames, Settings, Tenant, Warning};
 use crate::domain::{ProcessId, SystemClock};
 use crate::store::embedded::{EmbeddedOptions, EmbeddedServer};
-use crate::store::{self, Address, Database, PoolLimits, migrations};
+use crate::store::notices::Freed;
+use crate::store::{self, Address, Database, PoolLimits, Pulse, migrations};
 use crate::turn::{Snapshots, TurnContext, TurnSettings};
 use crate::{manychat, model, telemetry};
 
@@ -136,7 +137,8 @@ pub(super) fn start_system(
         database: pool,
         runner: model::resolve(&settings.model)?,
         clock: Arc::new(SystemClock),
-        process: ProcessId::fresh(),
+        pulse: Pulse::new(ProcessId::fresh(), settings.process_dead),
+        freed: Freed::default(),
         settings: TurnSettings::of(settings),
     };
     let (handle, orders) = manychat::channel();

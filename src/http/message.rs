@@ -18,7 +18,7 @@ use super::peer::Peer;
 use super::request::{self, BadBody};
 use super::server::Door;
 use super::{errors, overload};
-use crate::actors::{Accepted, Answer, Message};
+use crate::actors::{Accepted, Answer, IsGone, Message};
 use crate::channel::{DynamicBlock, InboundMessage};
 use crate::domain::{Deadline, Redacted};
 use crate::turn::{Answers, Snapshot};
@@ -184,6 +184,7 @@ async fn run(
         snapshot: Arc::clone(snapshot),
         deadline,
         outgoing,
+        is_gone: is_gone(peer.clone()),
         span: Span::current(),
     };
     if door.services.directory.deliver(message) == Accepted::Overloaded {
@@ -205,6 +206,11 @@ async fn run(
             overload::handoff(door, snapshot, secret)
         }
     }
+}
+
+/// Tells the conversation whether this caller is still there.
+fn is_gone(peer: Option<Peer>) -> IsGone {
+    Arc::new(move || peer.as_ref().is_some_and(Peer::is_gone))
 }
 
 /// A block without a message (OUT-8).

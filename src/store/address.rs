@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use futures_util::future::BoxFuture;
+use tokio::sync::mpsc;
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
-use tokio_postgres::{Client, Config, NoTls, Socket};
+use tokio_postgres::{AsyncMessage, Client, Config, NoTls, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::StoreError;
@@ -108,23 +109,48 @@ impl Address {
     /// Opens a connection. The driver must be spawned before the client is used.
     pub(super) async fn open(&self) -> Result<(Client, Driver), tokio_postgres::Error> {
         match &self.tls {
-            None => open_with(&self.config, NoTls).await,
-            Some(tls) => open_with(&self.config, tls.clone()).await,
+            None => open_with(&self.config, NoTls, None).await,
+            Some(tls) => open_with(&self.config, tls.clone(), None).await,
+        }
+    }
+
+    /// As [`Self::open`]; the payloads of notifications go to `heard`, which is closed with the connection.
+    pub(super) async fn open_listening(
+        &self,
+        heard: mpsc::UnboundedSender<String>,
+    ) -> Result<(Client, Driver), tokio_postgres::Error> {
+        match &self.tls {
+            None => open_with(&self.config, NoTls, Some(heard)).await,
+            Some(tls) => open_with(&self.config, tls.clone(), Some(heard)).await,
         }
     }
 }
 
-async fn open_with<T>(config: &Config, tls: T) -> Result<(Client, Driver), tokio_postgres::Error>
+async fn open_with<T>(
+    config: &Config,
+    tls: T,
+    heard: Option<mpsc::UnboundedSender<String>>,
+) -> Result<(Client, Driver), tokio_postgres::Error>
 where
     T: MakeTlsConnect<Socket> + Send,
     T::Stream: Send + 'static,
     T::TlsConnect: Send,
     <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
 {
-    let (client, connection) = config.connect(tls).await?;
+    let (client, mut connection) = config.connect(tls).await?;
     // The error of a lost connection reaches the statements that were under way on it.
     let driver = Box::pin(async move {
-        let _ = connection.await;
+        let Some(heard) = heard else {
+            let _ = connection.await;
+            return;
+        };
+        while let Some(Ok(message)) = std::future::poll_fn(|cx| connection.poll_message(cx)).await {
+            if let AsyncMessage::Notification(notice) = message
+                && heard.send(notice.payload().to_owned()).is_err()
+            {
+                return;
+            }
+        }
     });
     Ok((client, driver))
 }

@@ -39,8 +39,14 @@ impl Past {
     }
 
     async fn open(&self, texts: &[&str], enforced: bool, token: Option<&str>, now: Timestamp) -> OpenTurn {
-        let message =
-            |text: &&str| NewMessage { id: Uuid::now_v7(), text: ContactText::new(*text), media: None };
+        let message = |text: &&str| NewMessage {
+            id: Uuid::now_v7(),
+            text: ContactText::new(*text),
+            media: None,
+            offering: None,
+            received_at: now,
+            stored: false,
+        };
         let request = OpenRequest {
             tenant: TenantId::new("t").unwrap(),
             subscriber: SubscriberId::new("1").unwrap(),
@@ -57,12 +63,13 @@ impl Past {
             turn: TurnId::fresh(),
             lane_secs: 60.0,
             dead_secs: 60.0,
+            takeover_secs: 60.0,
         };
         let opened = open(&self.database, &request).await.unwrap();
-        self.client.batch_execute("update rs_lanes set turn_id = null").await.unwrap();
+        self.client.batch_execute("update rs_lanes set turn_id = null; delete from rs_owed").await.unwrap();
         match opened {
             Opened::Started(turn) => turn,
-            Opened::LaneHeld => panic!("the lane is held"),
+            Opened::Waiting(_) => panic!("the lane is held"),
         }
     }
 }

@@ -5,19 +5,24 @@
 mod address;
 mod error;
 mod pool;
+mod pulse;
 mod statements;
 mod tls;
 
 pub mod backfill;
 pub mod embedded;
+pub mod inbox;
 pub mod migrations;
+pub mod notices;
 pub mod open;
 pub mod outbox;
 pub mod owed;
 pub mod processes;
 pub mod rate;
+pub mod second_run;
 pub mod settle;
 
 pub use address::{Address, AddressError};
 pub use error::StoreError;
 pub use pool::{Database, PoolLimits, connect};
+pub use pulse::{Pulse, boot_clock_ms};

@@ -25,6 +25,7 @@ macro_rules! binding {
               else 'unbound' end"
     };
 }
+pub(super) use binding;
 
 /// Finds or creates the conversation and takes its lane when that is free (ARC-45). An unbound message under
 /// enforcement neither waits nor takes it (LANE-3).
@@ -54,40 +55,81 @@ pub(super) const TAKE_LANE: &str = concat!(
      select judged.id, judged.binding, (select fence from lane) as fence from judged"
 );
 
-/// Records the messages and counts them; does nothing when the lane is somebody else's (CONV-4, W-2 to W-8).
+/// Records the messages and counts them, when it is their turn (CONV-4, W-2 to W-8): the lane is ours, no dead process
+/// owes the contact a turn (DEC-35), and no other process has a message that waits longer (ARC-45a). Messages behind
+/// such a one are left where they are. When it is not their turn, the lane is given back and what has no row in the
+/// inbox yet gets one.
+///
+/// Rows of this process do not count as waiting longer: it keeps their order itself.
 pub(super) const RECORD: &str = concat!(
     "with judged as (
        select c.id, ",
     binding!(),
     " as binding from conversations c where c.tenant_id = $1 and c.subscriber_id = $2),
+     mine as (
+       select i.id, i.message_id from rs_inbox i where i.message_id = any ($7::uuid[])),
+     ahead as (
+       select coalesce(min(i.id), 9223372036854775807) as id from rs_inbox i join judged j on i.conversation_id = j.id
+       where i.process_id <> $12 and i.message_id <> all ($9::uuid[])),
      go as (
        select j.id, j.binding, (j.binding <> 'unbound' or not $4) as bound, l.fence
        from judged j left join rs_lanes l on l.conversation_id = j.id and l.turn_id = $5
-       where l.turn_id is not null or (j.binding = 'unbound' and $4)),
+       where (select count(*) from mine) = cardinality($7)
+         and (j.binding = 'unbound' and $4
+           or l.turn_id is not null
+              and (select coalesce(min(id), 9223372036854775806) from mine) < (select id from ahead)
+              and not exists (
+                select 1 from rs_owed o
+                where o.conversation_id = j.id and o.status = 'running' and o.fence is not null and o.turn_id <> $5
+                  and not exists (select 1 from rs_processes p where p.id = o.process_id
+                                  and p.beat_at > clock_timestamp() - make_interval(secs => $16))))),
+     taken as (
+       select m.id, m.text, m.kind, m.place
+       from go cross join unnest($9::uuid[], $10::text[], $11::text[]) with ordinality as m(id, text, kind, place)
+       left join mine i on i.message_id = m.id
+       where go.fence is null or coalesce(i.id, 9223372036854775806) < (select id from ahead)),
      counted as (
        update conversations c
-       set turn_count = case when c.last_message_at <= $6 then $7 else c.turn_count + $7 end,
+       set turn_count = case when c.last_message_at <= $6 then 0 else c.turn_count end
+                        + (select count(*) from taken)::integer,
            last_message_at = greatest(c.last_message_at, $8), updated_at = now()
        from go where c.id = go.id and go.bound
        returning c.turn_count),
      recorded as (
        insert into turns (id, conversation_id, role, text, bound, media_kind, created_at)
        select m.id, go.id, 'user', m.text, go.bound, m.kind, $8::timestamptz
-       from go, unnest($9::uuid[], $10::text[], $11::text[]) with ordinality as m(id, text, kind, place)
-       order by m.place),
+       from go, taken m order by m.place),
      owed as (
        insert into rs_owed (turn_id, conversation_id, tenant_id, process_id, fence, status, binding,
                             user_turn_ids, received_at)
-       select $5::uuid, go.id, $1::text, $12::uuid, go.fence, 'running', go.binding, $9::uuid[], $15::timestamptz from go),
+       select $5::uuid, go.id, $1::text, $12::uuid, go.fence, 'running', go.binding,
+              array(select id from taken order by place), $15::timestamptz from go),
      rated as (
        insert into rate_counters as r (tenant_id, subscriber_id, window_start, count)
-       select $1::text, $2::text, $13::timestamptz, $7::integer from go where $14
+       select $1::text, $2::text, $13::timestamptz, (select count(*) from taken)::integer from go where $14
        on conflict (tenant_id, subscriber_id, window_start) do update set count = r.count + excluded.count
        returning r.count),
      nudged as (
        update nudges n set status = 'cancelled', cancel_reason = 'contact_replied', updated_at = now()
-       from go where n.conversation_id = go.id and n.status = 'pending')
-     select (select turn_count from counted) as turn_count, (select count from rated) as hourly_count from go"
+       from go where n.conversation_id = go.id and n.status = 'pending'),
+     left_inbox as (
+       delete from rs_inbox i using taken where i.message_id = taken.id),
+     kept as (
+       insert into rs_inbox (conversation_id, process_id, message_id, text, media_kind, token_digest, offering,
+                             binding, received_at)
+       select j.id, $12::uuid, m.id, m.text, m.kind, $3::text, m.offering, j.binding, m.received_at
+       from judged j, unnest($9::uuid[], $10::text[], $11::text[], $17::text[], $18::timestamptz[])
+            with ordinality as m(id, text, kind, offering, received_at, place)
+       where not exists (select 1 from go) and m.id <> all ($7) and (j.binding <> 'unbound' or not $4)
+       order by m.place
+       on conflict (message_id) do update set process_id = excluded.process_id
+       returning message_id),
+     given_back as (
+       update rs_lanes l set turn_id = null, process_id = null, expires_at = null
+       from judged j where l.conversation_id = j.id and l.turn_id = $5 and not exists (select 1 from go))
+     select exists (select 1 from go) as started, (select turn_count from counted) as turn_count,
+            (select count from rated) as hourly_count, (select count(*) from taken)::integer as taken,
+            array(select message_id from mine union select message_id from kept) as waiting"
 );
 
 /// Reads what the turn needs: history when it may be read, and the day's spend with what is not yet confirmed
@@ -113,7 +155,9 @@ pub(super) const READ: &str = concat!(
 );
 
 /// How many turns of a contact the model reads at most, the messages being answered included (HISTW-1).
-const HISTORY_TURNS: i64 = 10;
+pub(super) const HISTORY_TURNS: usize = 10;
+/// Most earlier turns it can read.
+pub(super) const MOST_EARLIER: i64 = 9;
 
 /// One message to record.
 #[derive(Clone, Debug)]
@@ -124,6 +168,12 @@ pub struct NewMessage {
     pub text: ContactText,
     /// What kind of file it was.
     pub media: Option<MediaKind>,
+    /// The contact's offering field as the request filled it in; kept while the message waits.
+    pub offering: Option<String>,
+    /// When it arrived.
+    pub received_at: Timestamp,
+    /// True when it stands in the inbox (ARC-45a).
+    pub stored: bool,
 }
 
 /// Everything Open needs to know; times are business time (ARC-50).
@@ -159,6 +209,8 @@ pub struct OpenRequest {
     pub lane_secs: f64,
     /// After how long without a beat a process is dead (ARC-44).
     pub dead_secs: f64,
+    /// The same for taking its lane: never, as long as this process may call nobody dead.
+    pub takeover_secs: f64,
 }
 
 /// What Open found.
@@ -166,8 +218,17 @@ pub struct OpenRequest {
 pub enum Opened {
     /// The turn runs.
     Started(OpenTurn),
-    /// Another turn of the contact holds the lane; nothing was recorded.
-    LaneHeld,
+    /// It is not the turn of these messages: the lane is held, or somebody is ahead. Nothing was recorded.
+    Waiting(Waits),
+}
+
+/// Messages that have to wait.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waits {
+    /// The contact's conversation.
+    pub conversation: ConversationId,
+    /// Those of the messages that stand in the inbox now. Any other was there and has been taken over.
+    pub kept: Vec<Uuid>,
 }
 
 /// A turn that may run.
@@ -179,6 +240,8 @@ pub struct OpenTurn {
     pub binding: Binding,
     /// The lane's fence; `None` for a turn beside the lane.
     pub fence: Option<Fence>,
+    /// How many of the messages the turn answers, from the first on; the others wait behind another process's.
+    pub taken: usize,
     /// `turn_count` after counting; `None` when the turn is not counted (CAP-4).
     pub turn_count: Option<i32>,
     /// Messages of this contact in this UTC hour after counting; `None` when guards do not run.
@@ -227,19 +290,17 @@ async fn open_once(database: &Database, request: &OpenRequest) -> Result<Opened,
     lease.give_back();
     let fence: Option<i64> = lane_row.try_get("fence")?;
     let binding = parse_binding(&lane_row)?;
-    match recorded {
-        Some(row) => {
-            crash_points::passed(Point::AfterOpen);
-            Ok(Opened::Started(started(&lane_row, &row, &read, binding, fence)?))
-        }
-        None => Ok(Opened::LaneHeld),
+    if recorded.try_get("started")? {
+        crash_points::passed(Point::AfterOpen);
+        return Ok(Opened::Started(started(&lane_row, &recorded, &read, binding, fence)?));
     }
+    let conversation = ConversationId::from(lane_row.try_get::<_, Uuid>("id")?);
+    Ok(Opened::Waiting(Waits { conversation, kept: recorded.try_get("waiting")? }))
 }
 
 /// Values derived from the request that the statements refer to.
 struct Values<'req> {
     subscriber: &'req str,
-    count: i32,
     gap_before: Timestamp,
     since: Timestamp,
     window: Timestamp,
@@ -247,15 +308,15 @@ struct Values<'req> {
     ids: Vec<Uuid>,
     texts: Vec<&'req str>,
     kinds: Vec<Option<&'static str>>,
-    history_limit: i64,
+    offerings: Vec<Option<&'req str>>,
+    received: Vec<Timestamp>,
+    stored: Vec<Uuid>,
 }
 
 impl<'req> Values<'req> {
     fn of(request: &'req OpenRequest) -> Self {
-        let count = i32::try_from(request.messages.len()).unwrap_or(i32::MAX);
         Self {
             subscriber: request.subscriber.expose(),
-            count,
             gap_before: back(request.now, i64::from(request.idle_reset_hours)),
             since: back(request.now, i64::from(request.history_days).saturating_mul(24)),
             window: hour_of(request.now),
@@ -263,13 +324,15 @@ impl<'req> Values<'req> {
             ids: request.messages.iter().map(|message| message.id).collect(),
             texts: request.messages.iter().map(|message| message.text.expose()).collect(),
             kinds: request.messages.iter().map(|message| message.media.map(MediaKind::as_str)).collect(),
-            history_limit: (HISTORY_TURNS - i64::from(count)).max(0),
+            offerings: request.messages.iter().map(|message| message.offering.as_deref()).collect(),
+            received: request.messages.iter().map(|message| message.received_at).collect(),
+            stored: request.messages.iter().filter(|one| one.stored).map(|message| message.id).collect(),
         }
     }
 }
 
 /// `at` minus whole hours; the earliest representable time when that is out of range.
-fn back(at: Timestamp, hours: i64) -> Timestamp {
+pub(super) fn back(at: Timestamp, hours: i64) -> Timestamp {
     at.checked_sub(jiff::SignedDuration::from_hours(hours)).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
@@ -310,7 +373,7 @@ async fn fly(
     lease: &super::pool::Lease,
     request: &OpenRequest,
     values: &Values<'_>,
-) -> Result<(Row, Option<Row>, Row), StoreError> {
+) -> Result<(Row, Row, Row), StoreError> {
     let Prepared { begin, take_lane, record, read, commit } = Prepared::on(lease).await?;
     let tenant = request.tenant.as_str();
     let lane_values: &[&(dyn ToSql + Sync)] = &[
@@ -323,7 +386,7 @@ async fn fly(
         request.process.as_uuid(),
         request.turn.as_uuid(),
         &request.lane_secs,
-        &request.dead_secs,
+        &request.takeover_secs,
     ];
     let record_values: &[&(dyn ToSql + Sync)] = &[
         &tenant,
@@ -332,7 +395,7 @@ async fn fly(
         &request.tokens_enforced,
         request.turn.as_uuid(),
         &values.gap_before,
-        &values.count,
+        &values.stored,
         &request.now,
         &values.ids,
         &values.texts,
@@ -341,6 +404,9 @@ async fn fly(
         &values.window,
         &request.guarded,
         &request.received_at,
+        &request.dead_secs,
+        &values.offerings,
+        &values.received,
     ];
     let read_values: &[&(dyn ToSql + Sync)] = &[
         &tenant,
@@ -349,14 +415,14 @@ async fn fly(
         &request.tokens_enforced,
         &values.since,
         &values.ids,
-        &values.history_limit,
+        &MOST_EARLIER,
         &values.day,
     ];
     let client = lease.client()?;
     let (begun, lane, recorded, reading, committed) = tokio::join!(
         client.execute(&begin, &[]),
         client.query_one(&take_lane, lane_values),
-        client.query_opt(&record, record_values),
+        client.query_one(&record, record_values),
         client.query_one(&read, read_values),
         client.execute(&commit, &[]),
     );
@@ -366,7 +432,14 @@ async fn fly(
     Ok(rows)
 }
 
-fn parse_binding(lane_row: &Row) -> Result<Binding, StoreError> {
+/// The column `history` of a row; empty when the turn may not read it.
+pub(super) fn history_of(row: &Row) -> Result<Vec<HistoryRow>, StoreError> {
+    let rows: Option<serde_json::Value> = row.try_get("history")?;
+    let Some(rows) = rows else { return Ok(Vec::new()) };
+    serde_json::from_value(rows).map_err(|_| StoreError::Unexpected { what: "turns" })
+}
+
+pub(super) fn parse_binding(lane_row: &Row) -> Result<Binding, StoreError> {
     let word: &str = lane_row.try_get("binding")?;
     word.parse().map_err(|_| StoreError::Unexpected { what: "binding" })
 }
@@ -378,12 +451,12 @@ fn started(
     binding: Binding,
     fence: Option<i64>,
 ) -> Result<OpenTurn, StoreError> {
-    let history: Option<serde_json::Value> = read.try_get("history")?;
-    let history = match history {
-        Some(rows) => serde_json::from_value(rows).map_err(|_| StoreError::Unexpected { what: "turns" })?,
-        None => Vec::new(),
-    };
+    let taken = usize::try_from(recorded.try_get::<_, i32>("taken")?).unwrap_or(0);
+    let mut history = history_of(read)?;
+    // The messages being answered count among the turns of the window (HISTW-1, DEC-33).
+    history.drain(..(history.len() + taken).saturating_sub(HISTORY_TURNS).min(history.len()));
     Ok(OpenTurn {
+        taken,
         conversation: ConversationId::from(lane_row.try_get::<_, Uuid>("id")?),
         binding,
         fence: fence.map(Fence::new),

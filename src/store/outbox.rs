@@ -135,6 +135,8 @@ const RELEASE: &str = "
 /// A reply that this process delivers now.
 #[derive(Debug)]
 pub struct Claim {
+    /// The process that claimed it, by the id it had then.
+    pub process: ProcessId,
     /// Id of the row; the only thing of it that a log names.
     pub id: Uuid,
     /// Whom it goes to.
@@ -189,14 +191,15 @@ pub async fn claim(database: &Database, claimant: &Claimant, most: i64) -> Resul
         &[&claimant.tenant.as_str(), &most, claimant.process.as_uuid(), &seconds, &dead];
     let rows = lease.client()?.query(&statement, values).await?;
     lease.give_back();
-    rows.iter().map(claim_of).collect()
+    rows.iter().map(|row| claim_of(row, claimant.process)).collect()
 }
 
-fn claim_of(row: &Row) -> Result<Claim, StoreError> {
+fn claim_of(row: &Row, process: ProcessId) -> Result<Claim, StoreError> {
     let payload: Value = row.try_get("payload")?;
     let sent: i32 = row.try_get("sent")?;
     let conversation: Option<Uuid> = row.try_get("conversation_id")?;
     Ok(Claim {
+        process,
         id: row.try_get("id")?,
         subscriber: SubscriberId::stored(row.try_get("subscriber_id")?),
         conversation: conversation.map(ConversationId::from),
@@ -243,7 +246,7 @@ pub async fn progress(
     sent: usize,
 ) -> Result<Held, StoreError> {
     let (lease, gap) = (claimant.lease.as_secs_f64(), claimant.gap.as_secs_f64());
-    fenced(database, claimant, claim, PROGRESS, &[&count(sent), &lease, &gap]).await
+    fenced(database, claim, PROGRESS, &[&count(sent), &lease, &gap]).await
 }
 
 /// The claim is still being worked on; `sent` texts are out.
@@ -256,7 +259,7 @@ pub async fn renew(
     claim: &Claim,
     sent: usize,
 ) -> Result<Held, StoreError> {
-    fenced(database, claimant, claim, RENEW, &[&count(sent), &claimant.lease.as_secs_f64()]).await
+    fenced(database, claim, RENEW, &[&count(sent), &claimant.lease.as_secs_f64()]).await
 }
 
 /// All texts are out.
@@ -265,7 +268,7 @@ pub async fn renew(
 /// When the write may not have arrived.
 pub async fn delivered(database: &Database, claimant: &Claimant, claim: &Claim) -> Result<Held, StoreError> {
     let sent = count(claim.texts.expose().len());
-    fenced(database, claimant, claim, DELIVERED, &[&sent, &claimant.gap.as_secs_f64()]).await
+    fenced(database, claim, DELIVERED, &[&sent, &claimant.gap.as_secs_f64()]).await
 }
 
 /// Another attempt after `delay`. `error` is already redacted.
@@ -280,7 +283,7 @@ pub async fn retry(
     delay: Duration,
 ) -> Result<Held, StoreError> {
     let gap = claimant.gap.as_secs_f64();
-    fenced(database, claimant, claim, RETRY, &[&error, &delay.as_secs_f64(), &gap]).await
+    fenced(database, claim, RETRY, &[&error, &delay.as_secs_f64(), &gap]).await
 }
 
 /// No further attempt. `error` is already redacted.
@@ -293,28 +296,27 @@ pub async fn dead_letter(
     claim: &Claim,
     error: &str,
 ) -> Result<Held, StoreError> {
-    fenced(database, claimant, claim, DEAD_LETTER, &[&error, &claimant.gap.as_secs_f64()]).await
+    fenced(database, claim, DEAD_LETTER, &[&error, &claimant.gap.as_secs_f64()]).await
 }
 
 /// Gives the row back as if it had not been claimed.
 ///
 /// # Errors
 /// When the write may not have arrived.
-pub async fn release(database: &Database, claimant: &Claimant, claim: &Claim) -> Result<Held, StoreError> {
-    fenced(database, claimant, claim, RELEASE, &[]).await
+pub async fn release(database: &Database, claim: &Claim) -> Result<Held, StoreError> {
+    fenced(database, claim, RELEASE, &[]).await
 }
 
 /// Runs a statement whose first three parameters are the claim's fence.
 async fn fenced(
     database: &Database,
-    claimant: &Claimant,
     claim: &Claim,
     sql: &'static str,
     more: &[&(dyn ToSql + Sync)],
 ) -> Result<Held, StoreError> {
     let lease = database.lease().await?;
     let statement = lease.prepared(sql).await?;
-    let fence: [&(dyn ToSql + Sync); 3] = [&claim.id, claimant.process.as_uuid(), &claim.attempt];
+    let fence: [&(dyn ToSql + Sync); 3] = [&claim.id, claim.process.as_uuid(), &claim.attempt];
     let values: Vec<&(dyn ToSql + Sync)> = fence.into_iter().chain(more.iter().copied()).collect();
     let changed = lease.client()?.execute(&statement, &values).await?;
     lease.give_back();

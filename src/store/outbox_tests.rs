@@ -149,7 +149,7 @@ async fn a_lost_claim_writes_nothing() {
     assert_eq!(delivered(&bench.database, &slow, &old[0]).await.unwrap(), Held::Lost);
     assert_eq!(retry(&bench.database, &slow, &old[0], "x", Duration::ZERO).await.unwrap(), Held::Lost);
     assert_eq!(dead_letter(&bench.database, &slow, &old[0], "x").await.unwrap(), Held::Lost);
-    assert_eq!(release(&bench.database, &slow, &old[0]).await.unwrap(), Held::Lost);
+    assert_eq!(release(&bench.database, &old[0]).await.unwrap(), Held::Lost);
     assert_eq!(bench.row(id).await, ("delivering".to_owned(), 2, None, Some(*quick.process.as_uuid())));
 }
 
@@ -186,7 +186,7 @@ async fn a_dead_letter_calls_a_person_and_a_release_leaves_no_trace() {
     let me = bench.claimant().await;
     let id = bench.queue("1", "text", -1.0).await;
     let claims = bench.claim(&me, 10).await;
-    assert_eq!(release(&bench.database, &me, &claims[0]).await.unwrap(), Held::Yes);
+    assert_eq!(release(&bench.database, &claims[0]).await.unwrap(), Held::Yes);
     assert_eq!(bench.row(id).await, ("pending".to_owned(), 0, None, None));
     let claims = bench.claim(&me, 10).await;
     assert_eq!(dead_letter(&bench.database, &me, &claims[0], "refused").await.unwrap(), Held::Yes);

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::open::day_of;
 use super::pool::Lease;
 use super::{Database, StoreError};
-use crate::domain::{SubscriberId, TenantId, TurnId};
+use crate::domain::{ProcessId, SubscriberId, TenantId, TurnId};
 use crate::telemetry::crash_points::{self, Sabotage};
 
 /// Deletes confirmed rows and adds their spend to the tenant's day, in one statement for a whole batch: the one
@@ -55,18 +55,18 @@ const QUEUE: &str = "
                               and x.kind = 'reply' and x.status in ('pending', 'delivering')))
     from late join conversations c on c.id = late.conversation_id";
 
-/// Ends a turn that never settled: its lane is released, the handoff is recorded and, when the contact has not
-/// been told yet, queued; the owed reply is paid.
+/// Ends a turn of this process that never settled: its lane is released, the handoff is recorded and, when the contact
+/// has not been told yet, queued; the owed reply is paid. A turn that another process has taken over is left alone.
 const ABANDON: &str = "
     with contact as (
       select c.id from conversations c join rs_owed o on o.conversation_id = c.id
       where o.turn_id = $1 for no key update of c),
     lane as (
       update rs_lanes l set turn_id = null, process_id = null, expires_at = null
-      from contact where l.conversation_id = contact.id and l.turn_id = $1),
+      from contact where l.conversation_id = contact.id and l.turn_id = $1 and l.process_id = $7),
     gone as (
       delete from rs_owed o using contact
-      where o.conversation_id = contact.id and o.turn_id = $1 and o.status = 'running'
+      where o.conversation_id = contact.id and o.turn_id = $1 and o.status = 'running' and o.process_id = $7
       returning o.conversation_id, (o.binding <> 'unbound' or not $2) as bound),
     agent as (
       insert into turns (conversation_id, role, text, outcome, bound, created_at)
@@ -98,7 +98,7 @@ const HANDOFF_WITHOUT_TURN: &str = "
     select $1, $2, (select id from contact), 'reply', $4::jsonb where not $5";
 
 /// Says what became of an owed reply.
-const STATUS: &str = "select status from rs_owed where turn_id = $1";
+const STATUS: &str = "select status, process_id = $2 as ours from rs_owed where turn_id = $1";
 
 /// Confirms that replies were handed over or are safely in the outbox. `now` dates their spend (BUD-6). True when
 /// something was queued that follows one of them: wake the worker.
@@ -136,6 +136,8 @@ pub enum Resolved {
     Abandoned,
     /// It had settled; its reply is now in the outbox.
     Queued,
+    /// Another process has it: what it leads to is decided there.
+    TakenOver,
 }
 
 /// A failed turn that has to end with a person.
@@ -143,6 +145,10 @@ pub enum Resolved {
 pub struct Handoff<'turn> {
     /// The turn.
     pub turn: TurnId,
+    /// The process that opened it.
+    pub process: ProcessId,
+    /// False when others may have taken that process for dead: what it left is theirs.
+    pub held: bool,
     /// Its tenant.
     pub tenant: &'turn TenantId,
     /// Its contact.
@@ -165,11 +171,14 @@ pub struct Handoff<'turn> {
 pub async fn resolve(database: &Database, handoff: &Handoff<'_>) -> Result<Resolved, StoreError> {
     let lease = database.lease().await?;
     let statement = lease.prepared(STATUS).await?;
-    let row = lease.client()?.query_opt(&statement, &[handoff.turn.as_uuid()]).await?;
-    let status: Option<String> = row.map(|found| found.try_get("status")).transpose()?;
-    let resolved = match status.as_deref() {
+    let values: &[&(dyn ToSql + Sync)] = &[handoff.turn.as_uuid(), handoff.process.as_uuid()];
+    let row = lease.client()?.query_opt(&statement, values).await?;
+    let found = row.map(|row| Ok::<_, StoreError>((row.try_get("status")?, row.try_get("ours")?)));
+    let found: Option<(String, bool)> = found.transpose()?;
+    let resolved = match found.as_ref().map(|(status, ours)| (status.as_str(), *ours)) {
         None => Resolved::NothingThere,
-        Some("running") => abandon(&lease, handoff).await?,
+        Some((_, ours)) if !ours || !handoff.held => Resolved::TakenOver,
+        Some(("running", _)) => abandon(&lease, handoff).await?,
         Some(_) => {
             let queue = lease.prepared(QUEUE).await?;
             lease.client()?.execute(&queue, &[handoff.turn.as_uuid()]).await?;
@@ -183,9 +192,15 @@ pub async fn resolve(database: &Database, handoff: &Handoff<'_>) -> Result<Resol
 async fn abandon(lease: &Lease, handoff: &Handoff<'_>) -> Result<Resolved, StoreError> {
     let statement = lease.prepared(ABANDON).await?;
     let payload = reply_payload(&[handoff.text.to_owned()]);
-    let turn = handoff.turn.as_uuid();
-    let values: &[&(dyn ToSql + Sync)] =
-        &[turn, &handoff.tokens_enforced, &handoff.text, &handoff.now, &handoff.told, &payload];
+    let values: &[&(dyn ToSql + Sync)] = &[
+        handoff.turn.as_uuid(),
+        &handoff.tokens_enforced,
+        &handoff.text,
+        &handoff.now,
+        &handoff.told,
+        &payload,
+        handoff.process.as_uuid(),
+    ];
     // Nothing is left to abandon when the turn settled between the two statements: ask again.
     let ended = lease.client()?.execute(&statement, values).await?;
     Ok(if ended == 0 { Resolved::NothingThere } else { Resolved::Abandoned })
@@ -250,26 +265,6 @@ pub async fn orphans(
             })
         })
         .collect()
-}
-
-/// Ends a dead process's turn with a person: the escalation copy is queued and the handoff recorded, once.
-///
-/// # Errors
-/// When the statement may not have run: call again.
-pub async fn abandon_orphan(
-    database: &Database,
-    turn: TurnId,
-    text: &str,
-    tokens_enforced: bool,
-    now: Timestamp,
-) -> Result<(), StoreError> {
-    let lease = database.lease().await?;
-    let statement = lease.prepared(ABANDON).await?;
-    let payload = reply_payload(&[text.to_owned()]);
-    let values: &[&(dyn ToSql + Sync)] = &[turn.as_uuid(), &tokens_enforced, &text, &now, &false, &payload];
-    lease.client()?.execute(&statement, values).await?;
-    lease.give_back();
-    Ok(())
 }
 
 /// The payload of a reply row: the texts as the contact will read them, one delivery per text (CHC-4, DB-12).

@@ -38,7 +38,8 @@ pub(super) const SETTLE: &str = "
       set status = 'said', payload = $6, tokens = $7, cost_usd = $8, charged = $9, said_at = now(), queued = way.queue,
           rest = case when not way.queue then $23::jsonb end
       from way
-      where o.turn_id = $2 and o.status = 'running' and ($3::bigint is null or exists (select 1 from lane))
+      where o.turn_id = $2 and o.status = 'running' and o.process_id = $4
+        and ($3::bigint is null or exists (select 1 from lane))
       returning o.conversation_id, o.tenant_id, o.queued),
     agent as (
       insert into turns (id, conversation_id, role, text, outcome, model, bound, actions, input_tokens,
@@ -64,7 +65,8 @@ pub(super) const SETTLE: &str = "
     nudged as (
       update nudges n set status = 'cancelled', cancel_reason = 'escalated', updated_at = now()
       from owed where n.conversation_id = owed.conversation_id and n.status = 'pending' and $22 is not null)
-    select queued from owed";
+    select queued, exists (select 1 from rs_inbox i where i.conversation_id = $1 and i.process_id <> $4) as others_wait
+    from owed";
 
 /// A decided reply, ready to be recorded.
 #[derive(Debug)]
@@ -137,18 +139,27 @@ pub enum Settled {
     Superseded,
 }
 
+/// What Settle decided, and who may be waiting for the lane it released.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settlement {
+    /// How the reply goes.
+    pub settled: Settled,
+    /// True when another process has messages of this contact: tell it that the lane is free (ARC-47a).
+    pub others_wait: bool,
+}
+
 /// Runs the flight.
 ///
 /// # Errors
 /// [`StoreError::InDoubt`] when it may have been committed all the same; otherwise nothing was recorded.
-pub async fn settle(database: &Database, request: &SettleRequest) -> Result<Settled, StoreError> {
+pub async fn settle(database: &Database, request: &SettleRequest) -> Result<Settlement, StoreError> {
     match settle_once(database, request).await {
         Err(error) if error.is_deadlock() => settle_once(database, request).await,
         settled => settled,
     }
 }
 
-async fn settle_once(database: &Database, request: &SettleRequest) -> Result<Settled, StoreError> {
+async fn settle_once(database: &Database, request: &SettleRequest) -> Result<Settlement, StoreError> {
     let lease = database.lease().await?;
     let statement = lease.prepared(SETTLE).await?;
     let agent = &request.agent;
@@ -185,11 +196,11 @@ async fn settle_once(database: &Database, request: &SettleRequest) -> Result<Set
     let row = lease.client()?.query_opt(&statement, values).await?;
     lease.give_back();
     crash_points::passed_if(row.is_some(), Point::SettleCommitted);
-    match row {
-        None => Ok(Settled::Superseded),
-        Some(row) if row.try_get("queued")? => Ok(Settled::Queued),
-        Some(_) => Ok(Settled::Inline),
-    }
+    let Some(row) = row else {
+        return Ok(Settlement { settled: Settled::Superseded, others_wait: false });
+    };
+    let settled = if row.try_get("queued")? { Settled::Queued } else { Settled::Inline };
+    Ok(Settlement { settled, others_wait: row.try_get("others_wait")? })
 }
 
 /// Input plus output (BUD-3); an unknown count is 0.

@@ -30,8 +30,14 @@ impl Fixture {
     /// A turn whose lane is taken and whose reply is owed.
     async fn opened(&self) -> (TurnId, OpenTurn) {
         let turn = TurnId::fresh();
-        let message =
-            NewMessage { id: *turn.as_uuid(), text: ContactText::new("hello".to_owned()), media: None };
+        let message = NewMessage {
+            id: *turn.as_uuid(),
+            text: ContactText::new("hello".to_owned()),
+            media: None,
+            offering: None,
+            received_at: Timestamp::now(),
+            stored: false,
+        };
         let request = OpenRequest {
             tenant: TenantId::new("test").unwrap(),
             subscriber: SubscriberId::new("70010001").unwrap(),
@@ -48,10 +54,11 @@ impl Fixture {
             turn,
             lane_secs: 60.0,
             dead_secs: 60.0,
+            takeover_secs: 60.0,
         };
         match open(&self.database, &request).await.unwrap() {
             Opened::Started(opened) => (turn, opened),
-            Opened::LaneHeld => panic!("the lane is held"),
+            Opened::Waiting(_) => panic!("the lane is held"),
         }
     }
 
@@ -78,7 +85,7 @@ impl Fixture {
             },
             escalation: None,
         };
-        (turn, settle(&self.database, &request).await.unwrap())
+        (turn, settle(&self.database, &request).await.unwrap().settled)
     }
 
     /// Confirms the reply; true when something follows it.

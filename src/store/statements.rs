@@ -1,10 +1,19 @@
 //! The statements that are prepared when a connection opens.
 
-use super::{open, owed, rate, settle};
+use super::{inbox, open, owed, rate, settle};
 
 /// Every statement of the request path (ARC-6, ARC-30).
-pub(super) const REQUEST_PATH: &[&str] =
-    &[BEGIN, COMMIT, open::TAKE_LANE, open::RECORD, open::READ, settle::SETTLE, owed::CONFIRM, rate::RESERVE];
+pub(super) const REQUEST_PATH: &[&str] = &[
+    BEGIN,
+    COMMIT,
+    open::TAKE_LANE,
+    open::RECORD,
+    open::READ,
+    settle::SETTLE,
+    owed::CONFIRM,
+    rate::RESERVE,
+    inbox::KEEP,
+];
 
 /// Lets the server plan each prepared statement once a connection instead of at every use.
 pub(super) const PLAN_ONCE: &str = "set plan_cache_mode = force_generic_plan";

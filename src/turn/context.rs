@@ -4,9 +4,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use crate::config::{Settings, Tenant};
-use crate::domain::{ChannelName, Clock, ProcessId, TenantId};
+use crate::domain::{ChannelName, Clock, TenantId};
 use crate::model::{Runner, SystemPrompt};
-use crate::store::Database;
+use crate::store::notices::Freed;
+use crate::store::{Database, Pulse};
 
 /// Services and settings that all turns of a process share.
 pub struct TurnContext {
@@ -16,8 +17,10 @@ pub struct TurnContext {
     pub runner: Runner,
     /// Business time.
     pub clock: Arc<dyn Clock>,
-    /// This process.
-    pub process: ProcessId,
+    /// This process: its id and whether its beats still count.
+    pub pulse: Pulse,
+    /// Where lanes are put that another process waits for (ARC-47a).
+    pub freed: Freed,
     /// What the environment says about turns.
     pub settings: TurnSettings,
 }

@@ -19,6 +19,8 @@ pub enum Decision {
     Model(Box<TurnResult>),
     /// The model did not end within its abort time.
     Aborted,
+    /// A message that a dead process left cannot be answered any more (ARC-46).
+    Recovered,
 }
 
 /// A reply with where it came from.
@@ -44,7 +46,7 @@ impl Draft {
             Decision::Denied(_) => Outcome::EscalatedPrecheck,
             Decision::UnreadableMedia if self.reply.escalate => Outcome::EscalatedPrecheck,
             Decision::UnreadableMedia => Outcome::MediaFallback,
-            Decision::Aborted => Outcome::Error,
+            Decision::Aborted | Decision::Recovered => Outcome::Error,
             Decision::Model(result) if result.error.is_some() => Outcome::Error,
             Decision::Model(_) if lost => Outcome::Deferred,
             Decision::Model(_) if self.reply.escalate => Outcome::EscalatedModel,

@@ -31,6 +31,7 @@ fn opened() -> OpenTurn {
         conversation: ConversationId::fresh(),
         binding: Binding::First,
         fence: None,
+        taken: 1,
         turn_count: Some(1),
         hourly_count: Some(1),
         spent_tokens: 0,

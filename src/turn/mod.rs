@@ -8,6 +8,7 @@ mod context;
 mod draft;
 mod guards;
 mod opening;
+mod request;
 mod steps;
 
 pub use answers::{Answers, Delivery};
@@ -15,4 +16,5 @@ pub use binding::digest;
 pub use context::{Snapshot, Snapshots, TurnContext, TurnSettings};
 pub use draft::{Decision, Draft};
 pub use opening::is_opening;
-pub use steps::{OpenReport, SettleReport, TurnRequest, Way, decide, handoff, open, resolve, settle};
+pub use request::{MessageRow, Run, TurnRequest};
+pub use steps::{KeepReport, OpenReport, SettleReport, Way, decide, handoff, keep, open, resolve, settle};

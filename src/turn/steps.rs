@@ -7,53 +7,25 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::answers::{Answers, Delivery};
-use super::context::{Snapshot, TurnContext};
+use super::context::TurnContext;
 use super::draft::{Decision, Draft};
-use super::{binding, guards, opening};
+use super::guards;
+use super::request::{MessageRow, Run, TurnRequest};
 use crate::channel::{self, InboundMessage};
-use crate::domain::{Binding, ContactText, EscalationReason, Outcome, Redacted, TurnId};
+use crate::domain::{Binding, ContactText, EscalationReason, Outcome};
 use crate::model::{HistoryTurn, Reply, TurnInput};
-use crate::store::open::{NewMessage, OpenRequest, OpenTurn, Opened};
+use crate::store::inbox::{self, Kept, Waiter};
+use crate::store::open::{NewMessage, OpenRequest, OpenTurn, Opened, Waits};
 use crate::store::owed::{self, Resolved};
 use crate::store::settle::{self, AgentRow, SettleRequest, Settled, UsageRow};
 use crate::store::{StoreError, open as store_open};
-
-/// The messages one turn answers, and the configuration it runs under.
-pub struct TurnRequest {
-    /// Id of the turn.
-    pub id: TurnId,
-    /// One message, or the messages of a burst in order (DEC-5).
-    pub messages: Vec<InboundMessage>,
-    /// The configuration of the whole turn (RLD-8).
-    pub snapshot: Arc<Snapshot>,
-    /// The secret that the caller who gets the reply presented (AUTH-6).
-    pub presented_secret: Redacted<Arc<str>>,
-}
-
-impl TurnRequest {
-    /// The message whose request gets the reply.
-    fn live(&self) -> Option<&InboundMessage> {
-        self.messages.last()
-    }
-
-    /// The contact's words, media left out.
-    fn texts(&self) -> impl Iterator<Item = &ContactText> {
-        self.messages.iter().filter(|message| message.media.is_none()).map(|message| &message.text)
-    }
-
-    /// True when the message starts the scripted opening; a burst never holds one (DEC-23).
-    fn is_opening(&self) -> bool {
-        let trigger = self.snapshot.tenant.rules.opening_trigger.as_ref();
-        self.messages.len() == 1 && self.texts().any(|text| opening::is_opening(trigger, text.expose()))
-    }
-}
 
 /// What Open left the turn with.
 pub enum OpenReport {
     /// The turn runs.
     Started(Box<OpenTurn>),
-    /// Another process holds the contact's lane.
-    LaneHeld,
+    /// The lane is held, or another process is ahead; the messages stand in the inbox.
+    Waiting(Waits),
     /// Nothing can be done; the contact gets the handoff copy.
     Failed(StoreError),
 }
@@ -66,6 +38,8 @@ pub enum SettleReport {
     Queued,
     /// Somebody else ended the turn.
     Superseded,
+    /// This process was silent for so long that the turn is not its own any more (ARC-44).
+    Dropped,
     /// Not recorded, or not known to be.
     Failed(StoreError),
 }
@@ -83,7 +57,7 @@ pub async fn open(context: &TurnContext, request: &TurnRequest, limit: Option<Du
         tenant: live.tenant.clone(),
         subscriber: live.subscriber.clone(),
         channel: live.channel.clone(),
-        token_digest: live.token.as_ref().map(|token| binding::digest(token.expose())),
+        token_digest: request.token_digest(),
         tokens_enforced: context.settings.tokens_enforced,
         messages: new_messages(request),
         guarded: !request.is_opening(),
@@ -91,29 +65,63 @@ pub async fn open(context: &TurnContext, request: &TurnRequest, limit: Option<Du
         received_at: request.messages.first().map_or(live.received_at, |first| first.received_at),
         idle_reset_hours: rules.idle_reset_hours,
         history_days: rules.history_days,
-        process: context.process,
+        process: request.process,
         turn: request.id,
         lane_secs: context.settings.lane_time().as_secs_f64(),
         dead_secs: context.settings.process_dead.as_secs_f64(),
+        takeover_secs: context.pulse.others_dead_secs(),
     };
     match within(limit, store_open::open(&context.database, &flight)).await {
         Ok(Opened::Started(turn)) => {
             report_binding(context, &turn);
             OpenReport::Started(Box::new(turn))
         }
-        Ok(Opened::LaneHeld) => OpenReport::LaneHeld,
+        Ok(Opened::Waiting(waits)) => OpenReport::Waiting(waits),
         Err(error) => OpenReport::Failed(error),
     }
 }
 
-/// The first message's row takes the turn's own id, so that a turn can be found from either side.
 fn new_messages(request: &TurnRequest) -> Vec<NewMessage> {
-    let row = |(place, message): (usize, &InboundMessage)| {
-        let id = if place == 0 { *request.id.as_uuid() } else { Uuid::now_v7() };
-        let media = message.media.as_ref().map(|media| media.kind);
-        NewMessage { id, text: message.recorded_text(), media }
+    let messages = request.messages.iter().zip(&request.rows);
+    messages.map(|(message, row)| new_message(message, row)).collect()
+}
+
+fn new_message(message: &InboundMessage, row: &MessageRow) -> NewMessage {
+    NewMessage {
+        id: row.id,
+        text: message.recorded_text(),
+        media: message.media.as_ref().map(|media| media.kind),
+        offering: message.offering.clone(),
+        received_at: message.received_at,
+        stored: row.stored,
+    }
+}
+
+/// What became of a message that has to wait.
+pub enum KeepReport {
+    /// It stands in the inbox.
+    Kept(Kept),
+    /// It may not stand there; the contact gets the handoff copy.
+    Failed(StoreError),
+}
+
+/// Writes the one message of this request into the inbox, within `limit` (`None`: it was answered already).
+pub async fn keep(context: &TurnContext, request: &TurnRequest, limit: Option<Duration>) -> KeepReport {
+    let (Some(message), Some(row)) = (request.live(), request.rows.last()) else {
+        return KeepReport::Failed(StoreError::Unexpected { what: "a request without a message" });
     };
-    request.messages.iter().enumerate().map(row).collect()
+    let waiter = Waiter {
+        tenant: message.tenant.clone(),
+        subscriber: message.subscriber.clone(),
+        token_digest: request.token_digest(),
+        tokens_enforced: context.settings.tokens_enforced,
+        process: request.process,
+        message: new_message(message, row),
+    };
+    match within(limit, inbox::keep(&context.database, &waiter)).await {
+        Ok(kept) => KeepReport::Kept(kept),
+        Err(error) => KeepReport::Failed(error),
+    }
 }
 
 /// A flow that stopped sending the token shows as a rising share of these lines (TURN-7, TOK-15).
@@ -131,11 +139,16 @@ fn report_binding(context: &TurnContext, turn: &OpenTurn) {
 /// Decides the reply: scripted opening, guards, then the model, at most for the abort time (TURN-9 to TURN-15).
 pub async fn decide(context: &TurnContext, request: &TurnRequest, opened: &OpenTurn) -> Draft {
     let rules = &request.snapshot.tenant.rules;
+    if request.ends_with_a_person(context.clock.now()) {
+        return Draft::of_copy(escalation(request), Decision::Recovered);
+    }
     if let Some(trigger) = rules.opening_trigger.as_ref().filter(|_| request.is_opening()) {
         return Draft::of_copy(Reply::scripted(&trigger.message), Decision::Scripted);
     }
     let texts: Vec<&str> = request.texts().map(ContactText::expose).collect();
-    if let Some(denial) = guards::judge(rules, &texts, opened) {
+    // Guards were judged, if at all, in the first run (ARC-46).
+    let denial = (request.run != Run::Second).then(|| guards::judge(rules, &texts, opened)).flatten();
+    if let Some(denial) = denial {
         let reply = Reply::handoff(&rules.messages.escalation, denial.reason);
         return Draft::of_copy(reply, Decision::Denied(denial));
     }
@@ -201,6 +214,10 @@ pub async fn settle(
     way: Way,
 ) -> SettleReport {
     let Way { deferred, silenced, limit } = way;
+    if !context.pulse.holds(request.process) {
+        tracing::warn!(conversation = %opened.conversation, "turn dropped after a silence of its process");
+        return SettleReport::Dropped;
+    }
     let answers = Answers::of(context, &request.snapshot);
     let texts = &draft.texts;
     report_decision(opened, draft, deferred);
@@ -213,9 +230,15 @@ pub async fn settle(
             return SettleReport::Failed(StoreError::Unexpected { what: "the rendered reply" });
         }
     };
-    let flight = settle_request(context, opened, request.id, draft, deferred, &delivery);
+    let flight = settle_request(context, opened, request, draft, deferred, &delivery);
     let outcome = flight.agent.outcome;
-    match within(limit, settle::settle(&context.database, &flight)).await {
+    let settled = within(limit, settle::settle(&context.database, &flight)).await.map(|settlement| {
+        if settlement.others_wait {
+            context.freed.add(opened.conversation);
+        }
+        settlement.settled
+    });
+    match settled {
         Ok(Settled::Inline) => {
             report_rest(opened, &delivery);
             report_turn(opened, draft, outcome, false);
@@ -243,16 +266,16 @@ pub async fn settle(
 fn settle_request(
     context: &TurnContext,
     opened: &OpenTurn,
-    turn: TurnId,
+    request: &TurnRequest,
     draft: &Draft,
     deferred: bool,
     delivery: &Delivery,
 ) -> SettleRequest {
     SettleRequest {
         conversation: opened.conversation,
-        turn,
+        turn: request.id,
         fence: opened.fence,
-        process: context.process,
+        process: request.process,
         deferred,
         payload: owed::reply_payload(&delivery.all),
         rest: (!delivery.rest.is_empty()).then(|| owed::reply_payload(&delivery.rest)),
@@ -301,6 +324,9 @@ fn report_decision(opened: &OpenTurn, draft: &Draft, deferred: bool) {
         ),
         Decision::UnreadableMedia => {
             tracing::info!(%conversation, reason = "not_supported", "media fallback");
+        }
+        Decision::Recovered => {
+            tracing::warn!(%conversation, "message of a dead process handed to a person");
         }
         Decision::Aborted => tracing::error!(%conversation, err = "aborted", "deferred model call failed"),
         Decision::Model(result) => report_model(opened, result, deferred),
@@ -354,6 +380,9 @@ pub async fn resolve(
     request: &TurnRequest,
     told: bool,
 ) -> Result<Resolved, StoreError> {
+    // A message that was to wait may have reached the inbox without our knowing: nobody would run it.
+    let ids: Vec<Uuid> = request.rows.iter().map(|row| row.id).collect();
+    inbox::withdraw(&context.database, &ids).await?;
     match handoff(context, request, told) {
         Some(handoff) => owed::resolve(&context.database, &handoff).await,
         None => Ok(Resolved::NothingThere),
@@ -370,6 +399,8 @@ pub fn handoff<'turn>(
     let live = request.live()?;
     Some(owed::Handoff {
         turn: request.id,
+        process: request.process,
+        held: context.pulse.holds(request.process),
         tenant: &live.tenant,
         subscriber: &live.subscriber,
         text: &request.snapshot.tenant.rules.messages.escalation,

@@ -8,6 +8,7 @@ mod proxy;
 
 mod answers;
 mod bad_input;
+mod chaos;
 mod commands;
 mod crash_matrix;
 mod database;

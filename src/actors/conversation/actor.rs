@@ -10,19 +10,25 @@ use futures_util::FutureExt;
 use tokio::runtime::Handle;
 use tracing::{Instrument, Span};
 
-use super::machine::{Effect, Event, Machine, OpenResult, SettleResult, Telling, Ticket};
-use super::mailbox::{Arrival, Mailbox, Slot};
-use super::steps::{Copy, Steps};
-use crate::actors::answer::{Answer, Counted, OwedReply};
+use super::current::{Current, copy_answer, copy_of};
+use super::machine::{Effect, Event, Machine, OpenResult, SettleResult, StoreResult, Telling, Ticket};
+use super::mailbox::{Mailbox, Notice};
+use super::steps::Steps;
+use crate::actors::answer::Counted;
 use crate::actors::confirmer::Confirmer;
 use crate::actors::directory::{ContactKey, Directory};
 use crate::actors::outbox::OutboxWaker;
-use crate::domain::{Deadline, TurnId};
-use crate::store::open::OpenTurn;
-use crate::turn::{Draft, OpenReport, SettleReport, TurnRequest, Way};
+use crate::actors::waking::LaneWatch;
+use crate::domain::Deadline;
+use crate::store::inbox::Kept;
+use crate::store::open::Waits;
+use crate::store::{Pulse, StoreError};
+use crate::turn::{Draft, KeepReport, OpenReport, SettleReport, Way};
 
-/// How long to wait before asking again for a lane that another process holds.
-const LANE_PAUSE: Duration = Duration::from_millis(100);
+/// How long to wait before asking for a lane a second time: its release may have been missed by a hair.
+const FIRST_LANE_PAUSE: Duration = Duration::from_millis(100);
+/// How long to wait from then on, unless the release is heard of (ARC-47a).
+const LANE_PAUSE: Duration = Duration::from_secs(1);
 /// How long to wait for the previous reply to leave our hands; normally it has long done so.
 const IN_HAND_PAUSE: Duration = Duration::from_millis(2);
 /// After this many pauses the turn goes on all the same: order matters less than an answer.
@@ -39,6 +45,10 @@ pub(in crate::actors) struct Shared {
     pub(in crate::actors) confirmer: Confirmer,
     /// Woken when a reply was queued.
     pub(in crate::actors) waker: OutboxWaker,
+    /// Whose turns these are.
+    pub(in crate::actors) pulse: Pulse,
+    /// Where conversations that wait for a lane are found when it is free.
+    pub(in crate::actors) lanes: LaneWatch,
     /// The runtime that steps run on; nothing may block an arbiter (ARC-21).
     pub(in crate::actors) io: Handle,
 }
@@ -55,23 +65,11 @@ pub(in crate::actors) struct ConversationActor {
     seen: Ticket,
     timers: HashMap<Ticket, SpawnHandle>,
     quiet: Option<SpawnHandle>,
-    in_hand_waits: u32,
-    current: Option<Current>,
-}
-
-/// The turn under way.
-struct Current {
-    request: Arc<TurnRequest>,
-    deadline: Deadline,
-    /// Of the request that gets the reply.
-    span: Span,
-    slots: HashMap<Ticket, Slot>,
-    live: Ticket,
-    opened: Option<Arc<OpenTurn>>,
-    draft: Option<Draft>,
-    rendered: Option<Vec<u8>>,
-    /// The request was answered without a message.
-    silenced: bool,
+    lane: Option<SpawnHandle>,
+    /// The lane has been asked for in vain since the last turn.
+    lane_asked: bool,
+    /// Turns under way, by their first message.
+    turns: HashMap<Ticket, Current>,
 }
 
 /// Something waits in the mailbox.
@@ -84,15 +82,22 @@ pub(in crate::actors) struct Poke;
 #[rtype(result = "()")]
 pub(in crate::actors) struct Leave;
 
+/// The contact's lane has become free elsewhere.
+#[derive(actix::Message)]
+#[rtype(result = "()")]
+pub(in crate::actors) struct LaneFree;
+
 /// A step has ended.
 #[derive(actix::Message)]
 #[rtype(result = "()")]
 struct StepEnded {
-    turn: TurnId,
+    /// The turn, or the message that was to be kept.
+    turn: Ticket,
     outcome: StepOutcome,
 }
 
 enum StepOutcome {
+    Kept(KeepReport),
     Opened(OpenReport),
     Decided(Draft),
     Settled(SettleReport),
@@ -117,8 +122,9 @@ impl ConversationActor {
             seen: Ticket::new(0),
             timers: HashMap::new(),
             quiet: None,
-            in_hand_waits: 0,
-            current: None,
+            lane: None,
+            lane_asked: false,
+            turns: HashMap::new(),
         }
     }
 
@@ -126,9 +132,10 @@ impl ConversationActor {
         for effect in self.machine.on(event) {
             self.perform(effect, ctx);
         }
+        self.turns.retain(|turn, _| self.machine.runs(*turn));
         if self.machine.is_idle() {
             // Their capacity would stay with an idle conversation (ARC-25).
-            self.current = None;
+            self.turns = HashMap::new();
             self.timers = HashMap::new();
         }
         self.mailbox.face.set_phase(self.machine.phase());
@@ -136,35 +143,56 @@ impl ConversationActor {
 
     fn perform(&mut self, effect: Effect, ctx: &mut Context<Self>) {
         match effect {
+            Effect::Store(ticket) => self.keep(ticket, ctx),
             Effect::WaitForQuiet(first) => self.wait_for_quiet(first, ctx),
             Effect::Open(tickets) => self.begin(&tickets, ctx),
-            // The database has answered before: the request now waits for the lane, and its deadline answers it
-            // silently (LANE-4), so the flight has no share of the deadline to keep to.
-            Effect::Reopen => self.open(None, ctx),
-            Effect::WaitForLane => {
-                ctx.run_later(LANE_PAUSE, |actor, ctx| actor.feed(Event::LaneTimerFired, ctx));
-            }
-            Effect::Decide => self.decide(ctx),
-            Effect::Settle { deferred } => self.settle(deferred, ctx),
+            Effect::WaitForLane => self.wait_for_lane(ctx),
+            Effect::Decide(turn) => self.decide(turn, ctx),
+            Effect::Settle { turn, deferred } => self.settle(turn, deferred, ctx),
             Effect::Tell(ticket, telling) => self.tell(ticket, telling, ctx),
-            Effect::QueueReply => self.with_current(|shared, current| {
+            Effect::Forget(ticket) => drop(self.mailbox.take(&[ticket])),
+            Effect::QueueReply(turn) => self.with_turn(turn, |shared, current| {
                 let in_hand = Counted::new(&self.mailbox.replies.in_hand);
                 shared.confirmer.queue(current.request.id, None, Some(in_hand));
             }),
-            Effect::ConfirmQueued => self.with_current(|shared, current| {
+            Effect::ConfirmQueued(turn) => self.with_turn(turn, |shared, current| {
                 shared.confirmer.confirm(current.request.id, None);
                 shared.waker.wake();
             }),
-            Effect::Resolve { told } => self.with_current(|shared, current| {
-                shared.steps.resolve_later(Arc::clone(&current.request), told);
-            }),
+            Effect::Resolve { turn, told } => self.resolve(turn, told),
         }
     }
 
-    fn with_current(&self, act: impl FnOnce(&Shared, &Current)) {
-        if let Some(current) = &self.current {
+    fn with_turn(&self, turn: Ticket, act: impl FnOnce(&Shared, &Current)) {
+        if let Some(current) = self.turns.get(&turn) {
             act(&self.shared, current);
         }
+    }
+
+    /// Ends what a turn left behind, or a message that never became one.
+    fn resolve(&mut self, turn: Ticket, told: bool) {
+        let waiting = || Current::of(self.mailbox.take(&[turn]), self.shared.pulse.process());
+        if let Some(current) = self.turns.remove(&turn).or_else(waiting) {
+            let recorded = current.opened.is_some();
+            self.shared.steps.resolve_later(Arc::clone(&current.request), told, recorded);
+        }
+    }
+
+    /// Has a message that must wait written to the inbox.
+    fn keep(&mut self, ticket: Ticket, ctx: &mut Context<Self>) {
+        let limit = |deadline: &Deadline| Some(deadline.budget()).filter(|left| *left >= SHORTEST_FLIGHT);
+        let process = self.shared.pulse.process();
+        let found = self.mailbox.look_at(ticket, |arrival| {
+            let limit = if arrival.slot.is_answered() { None } else { limit(&arrival.deadline) };
+            (arrival.as_request(process), limit, arrival.slot.span.clone())
+        });
+        let Some((request, limit, span)) = found else { return };
+        if limit.is_none() {
+            // Answered now, as the deadline would a moment later.
+            self.feed(Event::DeadlinePassed(ticket), ctx);
+        }
+        let future = self.shared.steps.keep(Arc::new(request), limit);
+        self.run(ticket, span, ctx, async move { StepOutcome::Kept(future.await) });
     }
 
     /// Waits for another message; only the newest timer counts.
@@ -176,58 +204,85 @@ impl ConversationActor {
         self.quiet = Some(ctx.run_later(time, |actor, ctx| actor.feed(Event::QuietOver, ctx)));
     }
 
+    /// Asks again in a while, or as soon as the lane is heard to be free.
+    fn wait_for_lane(&mut self, ctx: &mut Context<Self>) {
+        if let Some(earlier) = self.lane.take() {
+            ctx.cancel_future(earlier);
+        }
+        if let Some(conversation) = self.mailbox.face.conversation() {
+            self.shared.lanes.watch(conversation, ctx.address());
+        }
+        let pause = if self.lane_asked { LANE_PAUSE } else { FIRST_LANE_PAUSE };
+        self.lane_asked = true;
+        self.lane = Some(ctx.run_later(pause, Self::ask_for_lane));
+    }
+
+    fn ask_for_lane(&mut self, ctx: &mut Context<Self>) {
+        if let Some(timer) = self.lane.take() {
+            ctx.cancel_future(timer);
+        }
+        if let Some(conversation) = self.mailbox.face.conversation() {
+            self.shared.lanes.forget(conversation);
+        }
+        self.feed(Event::LaneTimerFired, ctx);
+    }
+
     /// Takes the turn's messages out of the mailbox and opens it.
     fn begin(&mut self, tickets: &[Ticket], ctx: &mut Context<Self>) {
-        self.current = Current::of(self.mailbox.take(tickets));
-        self.give_up_waiting(ctx);
-        self.open(self.current.as_ref().and_then(Current::limit), ctx);
+        let current = Current::of(self.mailbox.take(tickets), self.shared.pulse.process());
+        let (Some(turn), Some(current)) = (tickets.first().copied(), current) else { return };
+        self.turns.insert(turn, current);
+        self.give_up_waiting(turn, ctx);
+        let Some(current) = self.turns.get(&turn) else { return };
+        // What stands in the inbox is safe, and its deadline answers it silently (LANE-4): the flight has no share of
+        // the deadline to keep to.
+        let limit = if current.is_stored() { None } else { current.limit() };
+        let future = self.shared.steps.open(Arc::clone(&current.request), limit);
+        self.run(turn, current.span.clone(), ctx, async move { StepOutcome::Opened(future.await) });
     }
 
     /// Too little is left of the deadline for another flight: its request is answered now, as the deadline would a
     /// moment later, and the turn goes on without it.
-    fn give_up_waiting(&mut self, ctx: &mut Context<Self>) {
-        let late = self
-            .current
-            .as_ref()
-            .filter(|current| current.limit().is_some_and(|left| left < SHORTEST_FLIGHT));
-        if let Some(live) = late.map(|current| current.live) {
+    fn give_up_waiting(&mut self, turn: Ticket, ctx: &mut Context<Self>) {
+        let current = self.turns.get(&turn);
+        let late = current.filter(|current| current.limit().is_some_and(|left| left < SHORTEST_FLIGHT));
+        if let Some(live) = late.and_then(Current::live) {
             self.feed(Event::DeadlinePassed(live), ctx);
         }
     }
 
-    fn open(&mut self, limit: Option<Duration>, ctx: &mut Context<Self>) {
-        let Some(current) = &self.current else { return };
-        let future = self.shared.steps.open(Arc::clone(&current.request), limit);
-        self.run(ctx, async move { StepOutcome::Opened(future.await) });
-    }
-
-    fn decide(&mut self, ctx: &mut Context<Self>) {
-        let Some(current) = &self.current else { return };
+    fn decide(&mut self, turn: Ticket, ctx: &mut Context<Self>) {
+        let Some(current) = self.turns.get(&turn) else { return };
         let Some(opened) = &current.opened else { return };
         let future = self.shared.steps.decide(Arc::clone(&current.request), Arc::clone(opened));
-        self.run(ctx, async move { StepOutcome::Decided(future.await) });
+        self.run(turn, current.span.clone(), ctx, async move { StepOutcome::Decided(future.await) });
     }
 
-    fn settle(&mut self, deferred: bool, ctx: &mut Context<Self>) {
+    fn settle(&mut self, turn: Ticket, deferred: bool, ctx: &mut Context<Self>) {
+        let Some(current) = self.turns.get_mut(&turn) else { return };
         // Settle decides whether this reply may go inline: the one before must have gone its way by then (ARC-43).
-        if self.mailbox.replies.any_in_hand() && self.in_hand_waits < MOST_IN_HAND_WAITS {
-            self.in_hand_waits += 1;
-            ctx.run_later(IN_HAND_PAUSE, move |actor, ctx| actor.settle(deferred, ctx));
+        if self.mailbox.replies.any_in_hand() && current.in_hand_waits < MOST_IN_HAND_WAITS {
+            current.in_hand_waits += 1;
+            ctx.run_later(IN_HAND_PAUSE, move |actor, ctx| actor.settle(turn, deferred, ctx));
             return;
         }
-        self.in_hand_waits = 0;
-        let Some(current) = &mut self.current else { return };
         let (Some(opened), Some(draft)) = (&current.opened, current.draft.take()) else { return };
         let way = Way { deferred, silenced: current.silenced, limit: current.limit() };
         let future = self.shared.steps.settle(Arc::clone(&current.request), Arc::clone(opened), draft, way);
-        self.run(ctx, async move { StepOutcome::Settled(future.await) });
+        let span = current.span.clone();
+        self.run(turn, span, ctx, async move { StepOutcome::Settled(future.await) });
     }
 
     /// Runs a step on the shared runtime; a panic in it ends this turn and nothing else (ARC-22).
-    fn run(&self, ctx: &mut Context<Self>, step: impl Future<Output = StepOutcome> + Send + 'static) {
-        let Some(current) = &self.current else { return };
-        let (turn, step) = (current.request.id, step.instrument(current.span.clone()));
-        let actor = actix::AsyncContext::address(ctx);
+    fn run(
+        &self,
+        turn: Ticket,
+        span: Span,
+        ctx: &Context<Self>,
+        step: impl Future<Output = StepOutcome> + Send + 'static,
+    ) {
+        let actor = ctx.address();
+        let step = step.instrument(span);
         self.shared.io.spawn(async move {
             let outcome = AssertUnwindSafe(step).catch_unwind().await.unwrap_or(StepOutcome::Panicked);
             actor.do_send(StepEnded { turn, outcome });
@@ -238,19 +293,15 @@ impl ConversationActor {
         if let Some(timer) = self.timers.remove(&ticket) {
             ctx.cancel_future(timer);
         }
-        let shared = Arc::clone(&self.shared);
-        let mailbox = Arc::clone(&self.mailbox);
-        if let Some(current) = &mut self.current
-            && let Some(mut slot) = current.slots.remove(&ticket)
-        {
-            current.silenced |= ticket == current.live && telling == Telling::Silent;
-            let answer = current.answer(telling, &slot, &shared, &mailbox);
-            slot.send(answer);
+        let mut turns = self.turns.values_mut();
+        if turns.any(|current| current.tell(ticket, telling, &self.shared, &self.mailbox)) {
             return;
         }
         self.mailbox.tell(ticket, |slot| {
-            slot.span.in_scope(|| self.report_waiting());
-            copy_of(telling).and_then(|copy| copy_answer(copy, slot, &shared))
+            if telling == Telling::Silent {
+                slot.span.in_scope(|| self.report_waiting());
+            }
+            copy_of(telling).and_then(|copy| copy_answer(copy, slot, &self.shared))
         });
     }
 
@@ -265,113 +316,123 @@ impl ConversationActor {
     fn arm(&mut self, ticket: Ticket, deadline: Deadline, ctx: &mut Context<Self>) {
         let left = deadline.at().saturating_duration_since(Instant::now());
         let timer = ctx.run_later(left, move |actor, ctx| actor.feed(Event::DeadlinePassed(ticket), ctx));
-        self.timers.insert(ticket, timer);
+        if let Some(earlier) = self.timers.insert(ticket, timer) {
+            ctx.cancel_future(earlier);
+        }
     }
 
-    fn opened(&mut self, report: OpenReport) -> OpenResult {
-        match report {
-            OpenReport::Started(turn) => {
-                self.mailbox.face.set_conversation(turn.conversation);
-                if let Some(current) = &mut self.current {
-                    current.opened = Some(Arc::new(*turn));
-                }
-                OpenResult::Started
-            }
-            OpenReport::LaneHeld => OpenResult::LaneHeld,
-            OpenReport::Failed(error) => {
-                // The conversation may not be known yet, so the line carries no contact identity (TURN-17).
-                self.with_current(|_, current| {
-                    current.span.in_scope(|| tracing::error!(err = %error, "unhandled error"));
-                });
-                OpenResult::Failed
+    /// Lets a message that repeats one whose caller is gone take that one's place (DEC-30). True when it did.
+    fn join(&mut self, notice: &Notice, ctx: &mut Context<Self>) -> bool {
+        // A file is never compared: nothing but its kind is kept of it.
+        let alone = self.turns.is_empty() && self.mailbox.len() <= 1;
+        if alone || notice.answered || !notice.repeatable {
+            return false;
+        }
+        let Some(mut repeated) = self.mailbox.take(&[notice.ticket]).pop() else { return false };
+        for current in self.turns.values_mut() {
+            repeated = match current.join(repeated) {
+                Ok(first) => return self.joined(first, notice, ctx),
+                Err(none) => none,
+            };
+        }
+        match self.mailbox.join(repeated) {
+            Ok(first) => self.joined(first, notice, ctx),
+            Err(none) => {
+                self.mailbox.put_back(vec![none]);
+                false
             }
         }
     }
 
-    fn settled(&mut self, report: SettleReport) -> SettleResult {
+    fn joined(&mut self, first: Ticket, notice: &Notice, ctx: &mut Context<Self>) -> bool {
+        tracing::info!("repeated request joins the turn of the first");
+        self.arm(first, notice.deadline, ctx);
+        true
+    }
+
+    fn kept(&mut self, ticket: Ticket, report: KeepReport) -> StoreResult {
+        match report {
+            KeepReport::Kept(Kept::Yes) => {
+                self.mailbox.mark_stored(ticket);
+                StoreResult::Kept
+            }
+            KeepReport::Kept(Kept::Beside) => StoreResult::Beside,
+            KeepReport::Kept(Kept::NoConversation) => StoreResult::NoConversation,
+            KeepReport::Failed(error) => {
+                tracing::error!(err = %error, "unhandled error");
+                StoreResult::Failed
+            }
+        }
+    }
+
+    fn opened(&mut self, turn: Ticket, report: OpenReport) -> OpenResult {
+        match report {
+            OpenReport::Started(opened) => {
+                self.mailbox.face.set_conversation(opened.conversation);
+                self.lane_asked &= opened.fence.is_none();
+                let (taken, beside) = (opened.taken, opened.fence.is_none());
+                if let Some(current) = self.turns.get_mut(&turn) {
+                    self.mailbox.put_back(current.split_off(taken));
+                    current.opened = Some(Arc::new(*opened));
+                }
+                OpenResult::Started { taken, beside }
+            }
+            OpenReport::Waiting(waits) => self.waits(turn, &waits),
+            OpenReport::Failed(error) => self.open_failed(turn, &error),
+        }
+    }
+
+    /// The messages go back to where they waited. Those without a row were taken over by another process.
+    fn waits(&mut self, turn: Ticket, waits: &Waits) -> OpenResult {
+        self.mailbox.face.set_conversation(waits.conversation);
+        let Some(current) = self.turns.remove(&turn) else { return OpenResult::Waits { gone: Vec::new() } };
+        let arrivals = current.into_arrivals(&waits.kept);
+        let gone =
+            arrivals.iter().filter(|arrival| !arrival.row.stored).map(|arrival| arrival.ticket).collect();
+        self.mailbox.put_back(arrivals);
+        OpenResult::Waits { gone }
+    }
+
+    /// The conversation may not be known yet, so the line carries no contact identity (TURN-17).
+    fn open_failed(&self, turn: Ticket, error: &StoreError) -> OpenResult {
+        self.with_turn(turn, |_, current| {
+            current.span.in_scope(|| tracing::error!(err = %error, "unhandled error"));
+        });
+        OpenResult::Failed
+    }
+
+    fn settled(&mut self, turn: Ticket, report: SettleReport) -> SettleResult {
         match report {
             SettleReport::Inline(body) => {
-                if let Some(current) = &mut self.current {
+                if let Some(current) = self.turns.get_mut(&turn) {
                     current.rendered = Some(body);
                 }
                 SettleResult::Inline
             }
             SettleReport::Queued => SettleResult::Queued,
             SettleReport::Superseded => SettleResult::Superseded,
+            SettleReport::Dropped => SettleResult::Dropped,
             SettleReport::Failed(_) => SettleResult::Failed,
         }
     }
-}
 
-impl Current {
-    fn of(arrivals: Vec<Arrival>) -> Option<Self> {
-        let last = arrivals.last()?;
-        let (live, deadline, snapshot) = (last.ticket, last.deadline, Arc::clone(&last.snapshot));
-        let (presented_secret, span) = (last.slot.presented_secret.clone(), last.slot.span.clone());
-        let mut messages = Vec::with_capacity(arrivals.len());
-        let mut slots = HashMap::with_capacity(arrivals.len());
-        for arrival in arrivals {
-            messages.push(arrival.inbound);
-            slots.insert(arrival.ticket, arrival.slot);
+    /// Tells the machine of a message, unless it only repeats another.
+    fn arrived(&mut self, notice: &Notice, ctx: &mut Context<Self>) {
+        if self.join(notice, ctx) {
+            return;
         }
-        let request = Arc::new(TurnRequest { id: TurnId::fresh(), messages, snapshot, presented_secret });
-        Some(Self {
-            request,
-            deadline,
-            span,
-            slots,
-            live,
-            opened: None,
-            draft: None,
-            rendered: None,
-            silenced: false,
-        })
-    }
-
-    /// What a flight may take: the rest of the deadline, or no limit of a request that is answered already.
-    fn limit(&self) -> Option<Duration> {
-        self.is_waited_for().then(|| self.deadline.budget())
-    }
-
-    fn is_waited_for(&self) -> bool {
-        self.slots.get(&self.live).is_some_and(|slot| !slot.is_answered())
-    }
-
-    fn answer(
-        &mut self,
-        telling: Telling,
-        slot: &Slot,
-        shared: &Shared,
-        mailbox: &Mailbox,
-    ) -> Option<Answer> {
-        match copy_of(telling) {
-            // A reply that is still on its way tells enough: no holding line behind it (LANE-7).
-            Some(Copy::HoldingLine) if self.opened.as_ref().is_some_and(|opened| opened.reply_queued) => {
-                copy_answer(Copy::Silent, slot, shared)
-            }
-            Some(copy) => copy_answer(copy, slot, shared),
-            None => {
-                let body = self.rendered.take()?;
-                let owed = OwedReply::new(self.request.id, shared.confirmer.clone(), &mailbox.replies);
-                Some(Answer { body, owed: Some(owed) })
-            }
+        if !notice.answered {
+            self.arm(notice.ticket, notice.deadline, ctx);
         }
+        let arrived = Event::Arrived {
+            ticket: notice.ticket,
+            burst: notice.burst,
+            answered: notice.answered,
+            quiet: !notice.quiet.is_zero(),
+            stored: notice.stored,
+        };
+        self.feed(arrived, ctx);
     }
-}
-
-/// The tenant copy of a telling; `None` for the reply itself.
-const fn copy_of(telling: Telling) -> Option<Copy> {
-    match telling {
-        Telling::Silent => Some(Copy::Silent),
-        Telling::HoldingLine => Some(Copy::HoldingLine),
-        Telling::Handoff => Some(Copy::Handoff),
-        Telling::Reply => None,
-    }
-}
-
-fn copy_answer(copy: Copy, slot: &Slot, shared: &Shared) -> Option<Answer> {
-    let body = shared.steps.render(copy, &slot.snapshot, slot.presented_secret.expose())?;
-    Some(Answer { body, owed: None })
 }
 
 impl Actor for ConversationActor {
@@ -379,9 +440,10 @@ impl Actor for ConversationActor {
 
     /// Runs after an orderly leave and while a panic unwinds alike.
     fn stopped(&mut self, _: &mut Self::Context) {
-        if let Some(current) = self.current.take() {
-            // Dropping the slots makes their requests answer the handoff copy.
-            self.shared.steps.resolve_later(Arc::clone(&current.request), current.is_waited_for());
+        for (_, current) in self.turns.drain() {
+            // Dropping the callers makes their requests answer the handoff copy.
+            let (told, recorded) = (current.is_waited_for(), current.opened.is_some());
+            self.shared.steps.resolve_later(Arc::clone(&current.request), told, recorded);
         }
         if let Some(directory) = self.directory.upgrade() {
             directory.ended(&self.key, self.generation);
@@ -395,16 +457,7 @@ impl Handler<Poke> for ConversationActor {
     fn handle(&mut self, _: Poke, ctx: &mut Context<Self>) {
         for notice in self.mailbox.news(self.seen) {
             self.seen = notice.ticket;
-            if !notice.answered {
-                self.arm(notice.ticket, notice.deadline, ctx);
-            }
-            let arrived = Event::Arrived {
-                ticket: notice.ticket,
-                burst: notice.burst,
-                answered: notice.answered,
-                quiet: !notice.quiet.is_zero(),
-            };
-            self.feed(arrived, ctx);
+            self.arrived(&notice, ctx);
         }
     }
 }
@@ -420,24 +473,31 @@ impl Handler<Leave> for ConversationActor {
     }
 }
 
+impl Handler<LaneFree> for ConversationActor {
+    type Result = ();
+
+    fn handle(&mut self, _: LaneFree, ctx: &mut Context<Self>) {
+        self.ask_for_lane(ctx);
+    }
+}
+
 impl Handler<StepEnded> for ConversationActor {
     type Result = ();
 
-    fn handle(&mut self, ended: StepEnded, ctx: &mut Context<Self>) {
-        if self.current.as_ref().is_none_or(|current| current.request.id != ended.turn) {
-            return;
-        }
-        let event = match ended.outcome {
-            StepOutcome::Opened(report) => Event::Opened(self.opened(report)),
+    fn handle(&mut self, StepEnded { turn, outcome }: StepEnded, ctx: &mut Context<Self>) {
+        let event = match outcome {
+            StepOutcome::Kept(report) => Event::Stored(turn, self.kept(turn, report)),
+            StepOutcome::Opened(report) => Event::Opened(turn, self.opened(turn, report)),
             StepOutcome::Decided(draft) => {
-                if let Some(current) = &mut self.current {
+                if let Some(current) = self.turns.get_mut(&turn) {
                     current.draft = Some(draft);
                 }
-                self.give_up_waiting(ctx);
-                Event::Decided
+                self.give_up_waiting(turn, ctx);
+                Event::Decided(turn)
             }
-            StepOutcome::Settled(report) => Event::Settled(self.settled(report)),
-            StepOutcome::Panicked => Event::Panicked,
+            StepOutcome::Settled(report) => Event::Settled(turn, self.settled(turn, report)),
+            StepOutcome::Panicked if self.turns.contains_key(&turn) => Event::Panicked(turn),
+            StepOutcome::Panicked => Event::Stored(turn, StoreResult::Failed),
         };
         self.feed(event, ctx);
     }

@@ -1,7 +1,10 @@
 //! The conversation as a pure state machine: events in, effects out, no actor and no clock (ARC-19).
 //!
-//! It decides three things: which waiting messages the next turn answers, who wins the race against the
-//! deadline (named once, before the reply is settled), and what each waiting request is told.
+//! It decides four things: which waiting messages the next turn answers, which of them are written to the inbox, who
+//! wins the race against the deadline (named once, before the reply is settled), and what each waiting request is told.
+//!
+//! At most one turn runs in the contact's lane. Turns that prove nothing run beside it: they wait for nobody, and nobody
+//! waits for them (LANE-3). A turn is named by its first message.
 
 use std::collections::VecDeque;
 
@@ -29,6 +32,19 @@ impl BurstKey {
     }
 }
 
+/// Where a waiting message stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Saved {
+    /// In memory only, and nobody has been asked to write it.
+    No,
+    /// It is being written to the inbox.
+    Asked,
+    /// In the inbox.
+    Yes,
+    /// In memory only: there is no conversation to keep it with.
+    Never,
+}
+
 /// A message that waits for a turn.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
@@ -36,10 +52,11 @@ struct Waiting {
     burst: Option<BurstKey>,
     answered: bool,
     quiet: bool,
+    saved: Saved,
 }
 
 /// What happened.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum Event {
     /// A message came in. `answered`: its request has been answered silently already.
     Arrived {
@@ -51,30 +68,56 @@ pub enum Event {
         answered: bool,
         /// True when a moment of quiet is waited for before its turn starts (`rules.burst.quietMs`).
         quiet: bool,
+        /// True when it stands in the inbox already, as a successor of a failed actor finds it.
+        stored: bool,
     },
     /// Nothing has arrived for the quiet time.
     QuietOver,
     /// The deadline of a request passed.
     DeadlinePassed(Ticket),
-    /// The first flight ended.
-    Opened(OpenResult),
+    /// Writing a message to the inbox ended.
+    Stored(Ticket, StoreResult),
+    /// The first flight of a turn ended.
+    Opened(Ticket, OpenResult),
     /// It is time to ask for the lane again.
     LaneTimerFired,
     /// The reply is decided: guard, opening, model or its abort.
-    Decided,
+    Decided(Ticket),
     /// The second flight ended.
-    Settled(SettleResult),
+    Settled(Ticket, SettleResult),
     /// The turn's own code failed.
-    Panicked,
+    Panicked(Ticket),
+}
+
+/// What became of a message that has to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreResult {
+    /// It stands in the inbox.
+    Kept,
+    /// It proves nothing: it runs now, beside the lane (LANE-3).
+    Beside,
+    /// There is no conversation to keep it with.
+    NoConversation,
+    /// The database failed or did not answer in time.
+    Failed,
 }
 
 /// How Open ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OpenResult {
-    /// The lane is ours and the messages are recorded.
-    Started,
-    /// Another process holds the lane.
-    LaneHeld,
+    /// The turn runs and its messages are recorded.
+    Started {
+        /// How many of them it answers, from the first on. The others wait behind another process's message.
+        taken: usize,
+        /// It runs beside the lane.
+        beside: bool,
+    },
+    /// The lane is held, or another process is ahead: all messages stand in the inbox, but for those in `gone`, which
+    /// another process has taken over.
+    Waits {
+        /// Messages that are no longer ours to answer.
+        gone: Vec<Ticket>,
+    },
     /// The database failed or did not answer in time.
     Failed,
 }
@@ -86,8 +129,10 @@ pub enum SettleResult {
     Inline,
     /// Recorded; the reply is in the outbox.
     Queued,
-    /// Somebody else ended the turn.
+    /// Somebody else has taken the lane.
     Superseded,
+    /// The turn belongs to those who recover what this process left in a silence.
+    Dropped,
     /// The database failed or did not answer in time.
     Failed,
 }
@@ -108,30 +153,36 @@ pub enum Telling {
 /// What the shell has to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
+    /// Write this message to the inbox (ARC-45a). One at a time, so that the rows keep the order of arrival.
+    Store(Ticket),
     /// Wake me with [`Event::QuietOver`] after the quiet time; an earlier such timer no longer counts. The message
     /// is the first of the burst: the time is cut to half of what is left of its deadline (DEC-35).
     WaitForQuiet(Ticket),
     /// Take these messages and run Open for them, in order.
     Open(Vec<Ticket>),
-    /// Run Open again for the same messages.
-    Reopen,
-    /// Wake me with [`Event::LaneTimerFired`] in a moment.
+    /// Wake me with [`Event::LaneTimerFired`] in a moment, or when the lane is heard to be free.
     WaitForLane,
     /// Decide the reply: opening, guards, model.
-    Decide,
+    Decide(Ticket),
     /// Record the decided reply. `deferred`: its request is answered already.
     Settle {
+        /// The turn.
+        turn: Ticket,
         /// The race is lost.
         deferred: bool,
     },
     /// Answer a request.
     Tell(Ticket, Telling),
+    /// Another process answers this message: forget it.
+    Forget(Ticket),
     /// Put the settled reply into the outbox: its request was answered while it was being settled.
-    QueueReply,
+    QueueReply(Ticket),
     /// The reply is in the outbox: it need not be owed any longer.
-    ConfirmQueued,
+    ConfirmQueued(Ticket),
     /// Find out what became of the turn and end it as a handoff. `told`: the contact has the escalation copy.
     Resolve {
+        /// The turn, or a message that never became one.
+        turn: Ticket,
         /// False when the escalation copy must still be sent.
         told: bool,
     },
@@ -166,7 +217,12 @@ struct Running {
 #[derive(Debug, Default)]
 pub struct Machine {
     queue: VecDeque<Waiting>,
+    /// The turn in the lane, or on its way there.
     running: Option<Running>,
+    /// Turns that wait for nobody.
+    beside: Vec<Running>,
+    /// The next turn is not ours to start yet.
+    lane_held: bool,
 }
 
 impl Machine {
@@ -174,56 +230,122 @@ impl Machine {
     #[must_use]
     pub fn on(&mut self, event: Event) -> Vec<Effect> {
         match event {
-            Event::Arrived { ticket, burst, answered, quiet } => {
-                self.arrived(Waiting { ticket, burst, answered, quiet })
+            Event::Arrived { ticket, burst, answered, quiet, stored } => {
+                let saved = if stored { Saved::Yes } else { Saved::No };
+                self.queue.push_back(Waiting { ticket, burst, answered, quiet, saved });
+                self.advance()
             }
             Event::QuietOver => self.open_gathered(),
             Event::DeadlinePassed(ticket) => self.deadline_passed(ticket),
-            Event::Opened(result) => self.opened(result),
-            Event::LaneTimerFired => self.lane_timer_fired(),
-            Event::Decided => self.decided(),
-            Event::Settled(result) => self.settled(result),
-            Event::Panicked => self.failed(),
+            Event::Stored(ticket, result) => self.stored(ticket, result),
+            Event::Opened(turn, result) => self.opened(turn, result),
+            Event::LaneTimerFired => {
+                self.lane_held = false;
+                self.advance()
+            }
+            Event::Decided(turn) => self.decided(turn),
+            Event::Settled(turn, result) => self.settled(turn, result),
+            Event::Panicked(turn) => self.failed(turn),
         }
     }
 
     /// True when the actor may go: no turn runs and no message waits.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.running.is_none() && self.queue.is_empty()
+        self.running.is_none() && self.queue.is_empty() && self.beside.is_empty()
+    }
+
+    /// True while this turn is under way, in the lane or beside it.
+    #[must_use]
+    pub fn runs(&self, turn: Ticket) -> bool {
+        self.running.iter().chain(&self.beside).any(|running| running.is(turn))
     }
 
     /// Where the running turn stands.
     #[must_use]
     pub fn phase(&self) -> Phase {
-        self.running.as_ref().map_or(Phase::Idle, |running| running.phase)
-    }
-
-    fn arrived(&mut self, message: Waiting) -> Vec<Effect> {
-        self.queue.push_back(message);
-        match self.phase() {
-            Phase::Idle => self.start_next(),
-            Phase::Gathering => self.gather_or_open(),
-            _ => Vec::new(),
+        match (&self.running, self.beside.first()) {
+            (Some(running), _) => running.phase,
+            (None, _) if !self.queue.is_empty() => Phase::WaitingForLane,
+            (None, Some(beside)) => beside.phase,
+            (None, None) => Phase::Idle,
         }
     }
 
-    /// Starts with the oldest waiting message: at once, or after a moment of quiet.
+    /// Does what the present state allows: start the next turn, gather more, or keep what has to wait.
+    fn advance(&mut self) -> Vec<Effect> {
+        match self.running.as_ref().map(|running| running.phase) {
+            None if self.lane_held => self.store_next(),
+            None => self.start_next(),
+            Some(Phase::Gathering) => self.gather_or_open(),
+            // Before the turn's own Open has answered, a row could get ahead of it.
+            Some(Phase::Opening) => Vec::new(),
+            Some(_) => self.store_next(),
+        }
+    }
+
+    /// Has the oldest message that is only in memory written to the inbox, unless one is being written.
+    fn store_next(&mut self) -> Vec<Effect> {
+        if self.queue.iter().any(|message| message.saved == Saved::Asked) {
+            return Vec::new();
+        }
+        let next = self.queue.iter_mut().find(|message| message.saved == Saved::No);
+        let Some(next) = next else { return Vec::new() };
+        next.saved = Saved::Asked;
+        vec![Effect::Store(next.ticket)]
+    }
+
+    fn stored(&mut self, ticket: Ticket, result: StoreResult) -> Vec<Effect> {
+        let place = self.queue.iter().position(|message| message.ticket == ticket);
+        let Some(message) = place.and_then(|place| self.queue.get_mut(place)) else { return Vec::new() };
+        let mut effects = match result {
+            StoreResult::Kept => {
+                message.saved = Saved::Yes;
+                Vec::new()
+            }
+            StoreResult::NoConversation => {
+                message.saved = Saved::Never;
+                Vec::new()
+            }
+            StoreResult::Beside => {
+                let message = *message;
+                self.queue.retain(|other| other.ticket != ticket);
+                self.beside.push(Running { messages: vec![message], phase: Phase::Opening, lost: false });
+                vec![Effect::Open(vec![ticket])]
+            }
+            StoreResult::Failed => {
+                let told = !message.answered;
+                let mut effects = message.tell(Telling::Handoff);
+                self.queue.retain(|other| other.ticket != ticket);
+                effects.push(Effect::Resolve { turn: ticket, told });
+                effects
+            }
+        };
+        effects.extend(self.advance());
+        effects
+    }
+
+    /// Starts with the oldest waiting message: at once, or after a moment of quiet. One that is being written to the
+    /// inbox is waited for.
     fn start_next(&mut self) -> Vec<Effect> {
-        let Some(first) = self.queue.pop_front() else { return Vec::new() };
+        let Some(first) = self.queue.pop_front_if(|first| first.saved != Saved::Asked) else {
+            return Vec::new();
+        };
         self.running = Some(Running { messages: vec![first], phase: Phase::Gathering, lost: false });
         self.gather_or_open()
     }
 
     /// Takes in what waits right behind and belongs to the same burst. Only the end of the queue leaves anything to
-    /// wait for.
+    /// wait for, and what is being written to the inbox.
     fn gather_or_open(&mut self) -> Vec<Effect> {
         let Some(running) = self.running.as_mut() else { return Vec::new() };
         let Some(first) = running.messages.first().copied() else { return Vec::new() };
-        while let Some(next) =
-            self.queue.pop_front_if(|next| first.burst.is_some() && next.burst == first.burst)
-        {
+        let belongs = |next: &Waiting| first.burst.is_some() && next.burst == first.burst;
+        while let Some(next) = self.queue.pop_front_if(|next| belongs(next) && next.saved != Saved::Asked) {
             running.messages.push(next);
+        }
+        if self.queue.front().is_some_and(|next| belongs(next)) {
+            return Vec::new();
         }
         let wait = first.quiet && first.burst.is_some() && self.queue.is_empty() && !running.is_answered();
         if wait { vec![Effect::WaitForQuiet(first.ticket)] } else { self.open_gathered() }
@@ -243,7 +365,8 @@ impl Machine {
         if let Some(waiting) = self.queue.iter_mut().find(|waiting| waiting.ticket == ticket) {
             return waiting.tell(Telling::Silent);
         }
-        let Some(running) = self.running.as_mut() else { return Vec::new() };
+        let mut turns = self.running.iter_mut().chain(&mut self.beside);
+        let Some(running) = turns.find(|running| running.holds(ticket)) else { return Vec::new() };
         let telling = match running.phase {
             Phase::Deciding | Phase::Settling if running.is_live(ticket) => Telling::HoldingLine,
             _ => Telling::Silent,
@@ -252,68 +375,116 @@ impl Machine {
         found.map(|message| message.tell(telling)).unwrap_or_default()
     }
 
-    fn opened(&mut self, result: OpenResult) -> Vec<Effect> {
-        let Some(running) = self.running.as_mut() else { return Vec::new() };
+    fn opened(&mut self, turn: Ticket, result: OpenResult) -> Vec<Effect> {
         match result {
-            OpenResult::Started => {
-                running.phase = Phase::Deciding;
-                let mut effects = running.tell_earlier_ones();
-                effects.push(Effect::Decide);
-                effects
-            }
-            OpenResult::LaneHeld => {
-                running.phase = Phase::WaitingForLane;
-                vec![Effect::WaitForLane]
-            }
-            OpenResult::Failed => self.failed(),
+            OpenResult::Started { taken, beside } => self.started(turn, taken, beside),
+            OpenResult::Waits { gone } => self.waits(turn, &gone),
+            OpenResult::Failed => self.failed(turn),
         }
     }
 
-    fn lane_timer_fired(&mut self) -> Vec<Effect> {
-        match self.running.as_mut() {
-            Some(running) if running.phase == Phase::WaitingForLane => {
-                running.phase = Phase::Opening;
-                vec![Effect::Reopen]
-            }
-            _ => Vec::new(),
+    fn started(&mut self, turn: Ticket, taken: usize, beside: bool) -> Vec<Effect> {
+        let Some(mut running) = self.take(turn) else { return Vec::new() };
+        let left = running.messages.split_off(taken.clamp(1, running.messages.len()));
+        self.put_back(left);
+        running.phase = Phase::Deciding;
+        let mut effects = running.tell_earlier_ones();
+        effects.push(Effect::Decide(turn));
+        if beside || self.running.is_some() {
+            self.beside.push(running);
+        } else {
+            self.running = Some(running);
+        }
+        effects.extend(self.advance());
+        effects
+    }
+
+    /// Puts the messages back, to be asked for again; those that another process has taken over are let go.
+    fn waits(&mut self, turn: Ticket, gone: &[Ticket]) -> Vec<Effect> {
+        let Some(running) = self.take(turn) else { return Vec::new() };
+        let (lost, mut kept): (Vec<Waiting>, Vec<Waiting>) =
+            running.messages.into_iter().partition(|message| gone.contains(&message.ticket));
+        let mut effects = Vec::new();
+        for mut message in lost {
+            effects.extend(message.tell(Telling::Silent));
+            effects.push(Effect::Forget(message.ticket));
+        }
+        for message in &mut kept {
+            message.saved = Saved::Yes;
+        }
+        if !kept.is_empty() && self.running.is_none() {
+            self.lane_held = true;
+            effects.push(Effect::WaitForLane);
+        }
+        self.put_back(kept);
+        effects.extend(self.advance());
+        effects
+    }
+
+    /// Puts messages of a turn back into the queue, where they stood.
+    fn put_back(&mut self, messages: Vec<Waiting>) {
+        for message in messages {
+            let place = self.queue.partition_point(|other| other.ticket < message.ticket);
+            self.queue.insert(place, message);
         }
     }
 
     /// Names the winner of the race, once (RACE-4, RACE-5).
-    fn decided(&mut self) -> Vec<Effect> {
-        let Some(running) = self.running.as_mut() else { return Vec::new() };
+    fn decided(&mut self, turn: Ticket) -> Vec<Effect> {
+        let mut turns = self.running.iter_mut().chain(&mut self.beside);
+        let Some(running) = turns.find(|running| running.is(turn)) else { return Vec::new() };
         running.phase = Phase::Settling;
         running.lost = running.is_answered();
-        vec![Effect::Settle { deferred: running.lost }]
+        vec![Effect::Settle { turn, deferred: running.lost }]
     }
 
-    fn settled(&mut self, result: SettleResult) -> Vec<Effect> {
+    fn settled(&mut self, turn: Ticket, result: SettleResult) -> Vec<Effect> {
         if result == SettleResult::Failed {
-            return self.failed();
+            return self.failed(turn);
         }
-        let Some(mut running) = self.running.take() else { return Vec::new() };
+        let Some(mut running) = self.take(turn) else { return Vec::new() };
         let mut effects = match result {
-            SettleResult::Inline if running.is_answered() => vec![Effect::QueueReply],
+            SettleResult::Inline if running.is_answered() => vec![Effect::QueueReply(turn)],
             SettleResult::Inline => running.tell_all(Telling::Reply),
             SettleResult::Queued => {
                 let mut effects = running.tell_all(Telling::Silent);
-                effects.push(Effect::ConfirmQueued);
+                effects.push(Effect::ConfirmQueued(turn));
                 effects
             }
-            SettleResult::Superseded | SettleResult::Failed => running.tell_all(Telling::Silent),
+            SettleResult::Superseded => {
+                // Unless another process runs it, nobody would end it.
+                let mut effects = running.tell_all(Telling::Silent);
+                effects.push(Effect::Resolve { turn, told: false });
+                effects
+            }
+            SettleResult::Dropped | SettleResult::Failed => running.tell_all(Telling::Silent),
         };
-        effects.extend(self.start_next());
+        effects.extend(self.advance());
         effects
     }
 
     /// Ends the turn in the escalation copy; what it left in the database is resolved behind the request.
-    fn failed(&mut self) -> Vec<Effect> {
-        let Some(mut running) = self.running.take() else { return Vec::new() };
+    fn failed(&mut self, turn: Ticket) -> Vec<Effect> {
+        let Some(mut running) = self.take(turn) else { return Vec::new() };
         let told = !running.is_answered();
         let mut effects = running.tell_all(Telling::Handoff);
-        effects.push(Effect::Resolve { told });
-        effects.extend(self.start_next());
+        effects.push(Effect::Resolve { turn, told });
+        effects.extend(self.advance());
         effects
+    }
+
+    /// Takes a turn out, whether it runs in the lane or beside it.
+    fn take(&mut self, turn: Ticket) -> Option<Running> {
+        if self.running.as_ref().is_some_and(|running| running.is(turn)) {
+            return self.running.take();
+        }
+        let place = self.beside.iter().position(|running| running.is(turn))?;
+        let running = self.beside.swap_remove(place);
+        if self.beside.is_empty() {
+            // Its capacity would stay with an idle conversation (ARC-25).
+            self.beside = Vec::new();
+        }
+        Some(running)
     }
 }
 
@@ -328,6 +499,15 @@ impl Waiting {
 }
 
 impl Running {
+    /// A turn is named by its first message.
+    fn is(&self, turn: Ticket) -> bool {
+        self.messages.first().is_some_and(|first| first.ticket == turn)
+    }
+
+    fn holds(&self, ticket: Ticket) -> bool {
+        self.messages.iter().any(|message| message.ticket == ticket)
+    }
+
     /// The last message's request is the one that gets the reply (DEC-5).
     fn is_live(&self, ticket: Ticket) -> bool {
         self.messages.last().is_some_and(|live| live.ticket == ticket)

@@ -1,11 +1,11 @@
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use proptest::prelude::*;
 
 use super::*;
 
 fn arrived(number: u64) -> Event {
-    Event::Arrived { ticket: Ticket::new(number), burst: None, answered: false, quiet: false }
+    Event::Arrived { ticket: Ticket::new(number), burst: None, answered: false, quiet: false, stored: false }
 }
 
 fn in_burst(number: u64) -> Event {
@@ -14,6 +14,7 @@ fn in_burst(number: u64) -> Event {
         burst: Some(BurstKey::new(7)),
         answered: false,
         quiet: false,
+        stored: false,
     }
 }
 
@@ -25,14 +26,56 @@ fn open(numbers: &[u64]) -> Effect {
     Effect::Open(numbers.iter().copied().map(Ticket::new).collect())
 }
 
+fn store(number: u64) -> Effect {
+    Effect::Store(Ticket::new(number))
+}
+
+fn decide(number: u64) -> Effect {
+    Effect::Decide(Ticket::new(number))
+}
+
+fn settle(number: u64, deferred: bool) -> Effect {
+    Effect::Settle { turn: Ticket::new(number), deferred }
+}
+
+fn resolve(number: u64, told: bool) -> Effect {
+    Effect::Resolve { turn: Ticket::new(number), told }
+}
+
+/// The turn that begins with this message runs, with all of its messages.
+fn started(number: u64) -> Event {
+    Event::Opened(Ticket::new(number), OpenResult::Started { taken: 100, beside: false })
+}
+
+fn started_beside(number: u64) -> Event {
+    Event::Opened(Ticket::new(number), OpenResult::Started { taken: 1, beside: true })
+}
+
+fn waits(number: u64, gone: &[u64]) -> Event {
+    let gone = gone.iter().copied().map(Ticket::new).collect();
+    Event::Opened(Ticket::new(number), OpenResult::Waits { gone })
+}
+
+fn kept(number: u64) -> Event {
+    Event::Stored(Ticket::new(number), StoreResult::Kept)
+}
+
+fn decided(number: u64) -> Event {
+    Event::Decided(Ticket::new(number))
+}
+
+fn settled(number: u64, result: SettleResult) -> Event {
+    Event::Settled(Ticket::new(number), result)
+}
+
 /// RACE-4
 #[test]
 fn a_turn_that_wins_answers_inline() {
     let mut machine = Machine::default();
     assert_eq!(machine.on(arrived(1)), [open(&[1])]);
-    assert_eq!(machine.on(Event::Opened(OpenResult::Started)), [Effect::Decide]);
-    assert_eq!(machine.on(Event::Decided), [Effect::Settle { deferred: false }]);
-    assert_eq!(machine.on(Event::Settled(SettleResult::Inline)), [tell(1, Telling::Reply)]);
+    assert_eq!(machine.on(started(1)), [decide(1)]);
+    assert_eq!(machine.on(decided(1)), [settle(1, false)]);
+    assert_eq!(machine.on(settled(1, SettleResult::Inline)), [tell(1, Telling::Reply)]);
     assert!(machine.is_idle());
 }
 
@@ -41,10 +84,11 @@ fn a_turn_that_wins_answers_inline() {
 fn a_turn_that_loses_is_answered_with_the_holding_line_and_deferred() {
     let mut machine = Machine::default();
     let _ = machine.on(arrived(1));
-    let _ = machine.on(Event::Opened(OpenResult::Started));
+    let _ = machine.on(started(1));
     assert_eq!(machine.on(Event::DeadlinePassed(Ticket::new(1))), [tell(1, Telling::HoldingLine)]);
-    assert_eq!(machine.on(Event::Decided), [Effect::Settle { deferred: true }]);
-    assert_eq!(machine.on(Event::Settled(SettleResult::Queued)), [Effect::ConfirmQueued]);
+    assert_eq!(machine.on(decided(1)), [settle(1, true)]);
+    let queued = machine.on(settled(1, SettleResult::Queued));
+    assert_eq!(queued, [Effect::ConfirmQueued(Ticket::new(1))]);
 }
 
 /// ARC-46: a deadline that passes during Settle queues the settled reply.
@@ -52,21 +96,83 @@ fn a_turn_that_loses_is_answered_with_the_holding_line_and_deferred() {
 fn a_deadline_during_the_settling_queues_the_reply() {
     let mut machine = Machine::default();
     let _ = machine.on(arrived(1));
-    let _ = machine.on(Event::Opened(OpenResult::Started));
-    assert_eq!(machine.on(Event::Decided), [Effect::Settle { deferred: false }]);
+    let _ = machine.on(started(1));
+    assert_eq!(machine.on(decided(1)), [settle(1, false)]);
     assert_eq!(machine.on(Event::DeadlinePassed(Ticket::new(1))), [tell(1, Telling::HoldingLine)]);
-    assert_eq!(machine.on(Event::Settled(SettleResult::Inline)), [Effect::QueueReply]);
+    assert_eq!(machine.on(settled(1, SettleResult::Inline)), [Effect::QueueReply(Ticket::new(1))]);
 }
 
-/// LANE-1, LANE-2: the second message waits until the first has settled.
+/// LANE-1, LANE-2, ARC-45a: the second message is written down, and waits until the first has settled.
 #[test]
-fn a_second_message_waits_its_turn() {
+fn a_second_message_waits_its_turn_in_the_inbox() {
+    let mut machine = Machine::default();
+    let _ = machine.on(arrived(1));
+    assert_eq!(machine.on(arrived(2)), [], "it must not get ahead of the message that is being opened");
+    assert_eq!(machine.on(started(1)), [decide(1), store(2)]);
+    assert_eq!(machine.on(kept(2)), []);
+    let _ = machine.on(decided(1));
+    let settled = machine.on(settled(1, SettleResult::Inline));
+    assert_eq!(settled, [tell(1, Telling::Reply), open(&[2])]);
+}
+
+/// ARC-45a: rows are written one after the other, in order of arrival, and what is being written is waited for.
+#[test]
+fn messages_are_written_to_the_inbox_in_order() {
+    let mut machine = Machine::default();
+    let _ = machine.on(arrived(1));
+    let _ = machine.on(started(1));
+    assert_eq!(machine.on(arrived(2)), [store(2)]);
+    assert_eq!(machine.on(arrived(3)), [], "one at a time");
+    let _ = machine.on(decided(1));
+    let settled = machine.on(settled(1, SettleResult::Inline));
+    assert_eq!(settled, [tell(1, Telling::Reply)], "the next message is just being written");
+    assert_eq!(machine.on(kept(2)), [open(&[2])]);
+    assert_eq!(machine.on(started(2)), [decide(2), store(3)]);
+}
+
+/// ARC-31, LANE-9: a message that could not be written ends with a person, and the turn before it goes on.
+#[test]
+fn a_message_that_cannot_be_kept_ends_with_a_person() {
+    for answered in [false, true] {
+        let mut machine = Machine::default();
+        let _ = machine.on(arrived(1));
+        let _ = machine.on(started(1));
+        let _ = machine.on(arrived(2));
+        if answered {
+            let _ = machine.on(Event::DeadlinePassed(Ticket::new(2)));
+        }
+        let failed = machine.on(Event::Stored(Ticket::new(2), StoreResult::Failed));
+        let wanted = [tell(2, Telling::Handoff), resolve(2, true)];
+        assert_eq!(failed, if answered { vec![resolve(2, false)] } else { wanted.to_vec() });
+        let _ = machine.on(decided(1));
+        assert_eq!(machine.on(settled(1, SettleResult::Inline)), [tell(1, Telling::Reply)]);
+        assert!(machine.is_idle());
+    }
+}
+
+/// LANE-3: what proves nothing runs beside the contact's turn: it does not wait, and the next message does not wait for
+/// it.
+#[test]
+fn an_unbound_message_neither_waits_nor_is_waited_for() {
+    let mut machine = Machine::default();
+    let _ = machine.on(arrived(1));
+    let _ = machine.on(started(1));
+    assert_eq!(machine.on(arrived(2)), [store(2)]);
+    assert_eq!(machine.on(Event::Stored(Ticket::new(2), StoreResult::Beside)), [open(&[2])]);
+    assert_eq!(machine.on(started_beside(2)), [decide(2)]);
+    let _ = machine.on(decided(2));
+    assert_eq!(machine.on(settled(2, SettleResult::Inline)), [tell(2, Telling::Reply)]);
+    assert_eq!(machine.phase(), Phase::Deciding, "the bound turn still runs");
+    // The other way round: it came first.
     let mut machine = Machine::default();
     let _ = machine.on(arrived(1));
     assert_eq!(machine.on(arrived(2)), []);
-    let _ = machine.on(Event::Opened(OpenResult::Started));
-    let _ = machine.on(Event::Decided);
-    assert_eq!(machine.on(Event::Settled(SettleResult::Inline)), [tell(1, Telling::Reply), open(&[2])]);
+    assert_eq!(machine.on(started_beside(1)), [decide(1), open(&[2])]);
+    assert_eq!(machine.on(Event::DeadlinePassed(Ticket::new(1))), [tell(1, Telling::HoldingLine)]);
+    assert_eq!(machine.on(started(2)), [decide(2)]);
+    let _ = machine.on(decided(1));
+    let queued = machine.on(settled(1, SettleResult::Queued));
+    assert_eq!(queued, [Effect::ConfirmQueued(Ticket::new(1))]);
 }
 
 /// LANE-4: a message that still waits at its deadline is answered silently and runs late.
@@ -74,33 +180,52 @@ fn a_second_message_waits_its_turn() {
 fn a_waiting_message_is_answered_silently_at_its_deadline_and_runs_late() {
     let mut machine = Machine::default();
     let _ = machine.on(arrived(1));
+    let _ = machine.on(started(1));
     let _ = machine.on(arrived(2));
+    let _ = machine.on(kept(2));
     assert_eq!(machine.on(Event::DeadlinePassed(Ticket::new(2))), [tell(2, Telling::Silent)]);
-    let _ = machine.on(Event::Opened(OpenResult::Started));
-    let _ = machine.on(Event::Decided);
-    let _ = machine.on(Event::Settled(SettleResult::Inline));
-    assert_eq!(machine.on(Event::Opened(OpenResult::Started)), [Effect::Decide]);
-    assert_eq!(machine.on(Event::Decided), [Effect::Settle { deferred: true }]);
+    let _ = machine.on(decided(1));
+    let _ = machine.on(settled(1, SettleResult::Inline));
+    assert_eq!(machine.on(started(2)), [decide(2)]);
+    assert_eq!(machine.on(decided(2)), [settle(2, true)]);
+}
+
+/// Messages 1 to `last` are there, 1 runs and the others stand in the inbox; 2 to 4 are of one burst.
+fn with_waiting(last: u64) -> Machine {
+    let mut machine = Machine::default();
+    let _ = machine.on(arrived(1));
+    let _ = machine.on(started(1));
+    for number in 2..=last {
+        let _ = machine.on(if number <= 4 { in_burst(number) } else { arrived(number) });
+        let _ = machine.on(kept(number));
+    }
+    let _ = machine.on(decided(1));
+    machine
 }
 
 /// DEC-5: waiting messages of one burst are one turn; the last request gets the reply, the others silence.
 #[test]
 fn a_burst_is_answered_together() {
-    let mut machine = Machine::default();
-    let _ = machine.on(arrived(1));
-    for number in 2..=4 {
-        let _ = machine.on(in_burst(number));
-    }
-    let _ = machine.on(arrived(5));
-    let _ = machine.on(Event::Opened(OpenResult::Started));
-    let _ = machine.on(Event::Decided);
-    assert_eq!(machine.on(Event::Settled(SettleResult::Inline)), [tell(1, Telling::Reply), open(&[2, 3, 4])]);
-    assert_eq!(
-        machine.on(Event::Opened(OpenResult::Started)),
-        [tell(2, Telling::Silent), tell(3, Telling::Silent), Effect::Decide]
-    );
-    let _ = machine.on(Event::Decided);
-    assert_eq!(machine.on(Event::Settled(SettleResult::Inline)), [tell(4, Telling::Reply), open(&[5])]);
+    let mut machine = with_waiting(5);
+    let first = machine.on(settled(1, SettleResult::Inline));
+    assert_eq!(first, [tell(1, Telling::Reply), open(&[2, 3, 4])]);
+    assert_eq!(machine.on(started(2)), [tell(2, Telling::Silent), tell(3, Telling::Silent), decide(2)]);
+    let _ = machine.on(decided(2));
+    let burst = machine.on(settled(2, SettleResult::Inline));
+    assert_eq!(burst, [tell(4, Telling::Reply), open(&[5])]);
+}
+
+/// ARC-45a: another process's message stands between those of a burst: the turn ends before it, and the rest waits.
+#[test]
+fn a_burst_ends_where_another_process_is_next() {
+    let mut machine = with_waiting(4);
+    let _ = machine.on(settled(1, SettleResult::Inline));
+    let part = Event::Opened(Ticket::new(2), OpenResult::Started { taken: 2, beside: false });
+    assert_eq!(machine.on(part), [tell(2, Telling::Silent), decide(2)]);
+    let _ = machine.on(decided(2));
+    assert_eq!(machine.on(settled(2, SettleResult::Inline)), [tell(3, Telling::Reply), open(&[4])]);
+    assert_eq!(machine.on(waits(4, &[])), [Effect::WaitForLane]);
+    assert_eq!(machine.on(Event::LaneTimerFired), [open(&[4])]);
 }
 
 fn quiet(number: u64) -> Event {
@@ -109,6 +234,7 @@ fn quiet(number: u64) -> Event {
         burst: Some(BurstKey::new(7)),
         answered: false,
         quiet: true,
+        stored: false,
     }
 }
 
@@ -134,15 +260,14 @@ fn another_kind_of_message_ends_the_gathering() {
 /// ARC-31, ARC-22, DEC-20: a failure is told as a handoff, resolved, and the next message goes on.
 #[test]
 fn a_failure_is_told_as_a_handoff_and_the_next_message_runs() {
-    for failure in [Event::Opened(OpenResult::Failed), Event::Settled(SettleResult::Failed), Event::Panicked]
-    {
+    let one = Ticket::new(1);
+    let failures =
+        [Event::Opened(one, OpenResult::Failed), settled(1, SettleResult::Failed), Event::Panicked(one)];
+    for failure in failures {
         let mut machine = Machine::default();
         let _ = machine.on(arrived(1));
         let _ = machine.on(arrived(2));
-        assert_eq!(
-            machine.on(failure),
-            [tell(1, Telling::Handoff), Effect::Resolve { told: true }, open(&[2])]
-        );
+        assert_eq!(machine.on(failure), [tell(1, Telling::Handoff), resolve(1, true), open(&[2])]);
     }
 }
 
@@ -151,119 +276,253 @@ fn a_failure_is_told_as_a_handoff_and_the_next_message_runs() {
 fn a_late_failure_leaves_the_handoff_to_be_sent() {
     let mut machine = Machine::default();
     let _ = machine.on(arrived(1));
-    let _ = machine.on(Event::Opened(OpenResult::Started));
+    let _ = machine.on(started(1));
     let _ = machine.on(Event::DeadlinePassed(Ticket::new(1)));
-    assert_eq!(machine.on(Event::Panicked), [Effect::Resolve { told: false }]);
+    assert_eq!(machine.on(Event::Panicked(Ticket::new(1))), [resolve(1, false)]);
 }
 
-/// ARC-45: a lane that another process holds is asked for again; never started beside.
+/// ARC-45, PROC-4: a lane that another process holds is asked for again, with what has joined the burst meanwhile; no
+/// turn is ever started beside it.
 #[test]
 fn a_held_lane_is_waited_for() {
     let mut machine = Machine::default();
-    let _ = machine.on(arrived(1));
-    assert_eq!(machine.on(Event::Opened(OpenResult::LaneHeld)), [Effect::WaitForLane]);
+    let _ = machine.on(in_burst(1));
+    assert_eq!(machine.on(waits(1, &[])), [Effect::WaitForLane]);
+    assert_eq!(machine.phase(), Phase::WaitingForLane);
     assert_eq!(machine.on(Event::DeadlinePassed(Ticket::new(1))), [tell(1, Telling::Silent)]);
-    assert_eq!(machine.on(Event::LaneTimerFired), [Effect::Reopen]);
+    assert_eq!(machine.on(in_burst(2)), [store(2)]);
+    assert_eq!(machine.on(kept(2)), []);
+    assert_eq!(machine.on(Event::LaneTimerFired), [open(&[1, 2])]);
     assert_eq!(machine.on(Event::LaneTimerFired), [], "a second timer finds nothing to do");
 }
 
-/// ARC-45: a superseded turn is answered silently and sends nothing.
+/// ARC-45a, ARC-44: a message that another process has taken over is answered silently here and forgotten.
+#[test]
+fn a_message_that_was_taken_over_is_let_go() {
+    let mut machine = Machine::default();
+    let _ = machine.on(in_burst(1));
+    let _ = machine.on(waits(1, &[]));
+    let _ = machine.on(in_burst(2));
+    let _ = machine.on(kept(2));
+    assert_eq!(machine.on(Event::LaneTimerFired), [open(&[1, 2])]);
+    let forgotten = Effect::Forget(Ticket::new(1));
+    assert_eq!(machine.on(waits(1, &[1])), [tell(1, Telling::Silent), forgotten, Effect::WaitForLane]);
+    assert_eq!(machine.on(Event::LaneTimerFired), [open(&[2])]);
+    assert_eq!(machine.on(waits(2, &[2])), [tell(2, Telling::Silent), Effect::Forget(Ticket::new(2))]);
+    assert!(machine.is_idle());
+}
+
+/// ARC-45, ARC-40: a superseded turn is answered silently, and ended unless another process runs it; one that a silence
+/// of the process has cost it belongs to others.
 #[test]
 fn a_superseded_turn_is_silent() {
+    for (result, left) in [
+        (SettleResult::Superseded, vec![tell(1, Telling::Silent), resolve(1, false)]),
+        (SettleResult::Dropped, vec![tell(1, Telling::Silent)]),
+    ] {
+        let mut machine = Machine::default();
+        let _ = machine.on(arrived(1));
+        let _ = machine.on(started(1));
+        let _ = machine.on(decided(1));
+        assert_eq!(machine.on(settled(1, result)), left);
+    }
+}
+
+/// ARC-20: what a failed actor leaves to its successor is not written a second time.
+#[test]
+fn a_successor_goes_on_with_what_stands_in_the_inbox() {
     let mut machine = Machine::default();
     let _ = machine.on(arrived(1));
-    let _ = machine.on(Event::Opened(OpenResult::Started));
-    let _ = machine.on(Event::Decided);
-    assert_eq!(machine.on(Event::Settled(SettleResult::Superseded)), [tell(1, Telling::Silent)]);
+    let _ = machine.on(started(1));
+    let left =
+        Event::Arrived { ticket: Ticket::new(2), burst: None, answered: true, quiet: false, stored: true };
+    assert_eq!(machine.on(left), []);
+    let _ = machine.on(decided(1));
+    assert_eq!(machine.on(settled(1, SettleResult::Queued))[2..], [open(&[2])]);
 }
 
 /// Plays random outcomes and deadlines against the machine and checks what must hold whatever happens.
 struct Play {
     machine: Machine,
     told: HashMap<Ticket, Vec<Telling>>,
+    /// Messages in the order in which turns of the lane have taken them.
     opened: Vec<Ticket>,
-    /// The follow-up the shell owes the machine, if any.
-    pending: Option<Effect>,
+    /// Messages that ended without a turn of the lane: beside it, in another process, or with a person.
+    elsewhere: Vec<Ticket>,
+    /// Messages that prove nothing.
+    unbound: HashSet<Ticket>,
+    /// What the shell owes the machine, by turn.
+    pending: Vec<Effect>,
+    /// Messages of turns that were opened, by turn.
+    turns: HashMap<Ticket, Vec<Ticket>>,
+    lane: Option<Ticket>,
+    stores: u32,
 }
 
 impl Play {
+    fn new() -> Self {
+        Self {
+            machine: Machine::default(),
+            told: HashMap::new(),
+            opened: Vec::new(),
+            elsewhere: Vec::new(),
+            unbound: HashSet::new(),
+            pending: Vec::new(),
+            turns: HashMap::new(),
+            lane: None,
+            stores: 0,
+        }
+    }
+
     fn feed(&mut self, event: Event) {
         for effect in self.machine.on(event) {
             match effect {
                 Effect::Tell(ticket, telling) => self.told.entry(ticket).or_default().push(telling),
+                Effect::Forget(ticket) => self.elsewhere.push(ticket),
                 Effect::WaitForQuiet(first) => {
-                    assert!(
-                        matches!(self.pending, None | Some(Effect::WaitForQuiet(_))),
-                        "two steps at once"
-                    );
-                    self.pending = Some(Effect::WaitForQuiet(first));
+                    self.pending.retain(|other| !matches!(other, Effect::WaitForQuiet(_)));
+                    self.pending.push(Effect::WaitForQuiet(first));
                 }
-                Effect::Open(tickets) => {
-                    self.opened.extend(&tickets);
-                    assert!(
-                        matches!(self.pending, None | Some(Effect::WaitForQuiet(_))),
-                        "two turns at once"
-                    );
-                    self.pending = Some(Effect::Open(tickets));
+                Effect::WaitForLane => {
+                    assert!(self.lane.is_none(), "nothing of the lane runs while it is waited for");
+                    self.pending.retain(|other| !matches!(other, Effect::WaitForLane));
+                    self.pending.push(Effect::WaitForLane);
                 }
-                Effect::QueueReply | Effect::ConfirmQueued | Effect::Resolve { .. } => {}
-                step => {
-                    assert!(self.pending.is_none(), "two steps at once");
-                    self.pending = Some(step);
+                Effect::Store(ticket) => {
+                    self.stores += 1;
+                    assert_eq!(self.stores, 1, "two messages are written at once");
+                    self.pending.push(Effect::Store(ticket));
                 }
+                Effect::Open(tickets) => self.open(tickets),
+                Effect::QueueReply(_) | Effect::ConfirmQueued(_) => {}
+                Effect::Resolve { turn, .. } => {
+                    if !self.opened.contains(&turn) && !self.elsewhere.contains(&turn) {
+                        self.elsewhere.push(turn);
+                    }
+                }
+                step => self.pending.push(step),
             }
         }
     }
 
+    fn open(&mut self, tickets: Vec<Ticket>) {
+        let first = tickets[0];
+        if !self.unbound.contains(&first) {
+            assert!(self.lane.is_none(), "two turns of the lane at once");
+            self.lane = Some(first);
+        }
+        self.turns.insert(first, tickets.clone());
+        self.pending.push(Effect::Open(tickets));
+    }
+
+    fn ended(&mut self, turn: Ticket) {
+        if self.lane == Some(turn) {
+            self.lane = None;
+        }
+    }
+
     fn answer_pending(&mut self, choice: u8) {
-        let Some(step) = self.pending.take() else { return };
-        let event = match step {
-            Effect::Open(_) | Effect::Reopen => Event::Opened(match choice % 6 {
-                0 => OpenResult::Failed,
-                1 => OpenResult::LaneHeld,
-                _ => OpenResult::Started,
-            }),
+        if self.pending.is_empty() {
+            return;
+        }
+        let place = usize::from(choice / 16) % self.pending.len();
+        let event = match self.pending.swap_remove(place) {
+            Effect::Store(ticket) => self.stored(ticket, choice),
+            Effect::Open(tickets) => self.answer_open(&tickets, choice),
             Effect::WaitForLane => Event::LaneTimerFired,
             Effect::WaitForQuiet(_) => Event::QuietOver,
-            Effect::Decide if choice.is_multiple_of(9) => Event::Panicked,
-            Effect::Decide => Event::Decided,
-            _ => Event::Settled(match choice % 8 {
-                0 => SettleResult::Failed,
-                1 => SettleResult::Superseded,
-                2 | 3 => SettleResult::Queued,
-                _ => SettleResult::Inline,
-            }),
+            Effect::Decide(turn) if choice.is_multiple_of(9) => {
+                self.ended(turn);
+                Event::Panicked(turn)
+            }
+            Effect::Decide(turn) => Event::Decided(turn),
+            Effect::Settle { turn, .. } => {
+                self.ended(turn);
+                settled_at_random(turn, choice)
+            }
+            other => panic!("{other:?} needs no answer"),
         };
         self.feed(event);
     }
+
+    fn stored(&mut self, ticket: Ticket, choice: u8) -> Event {
+        self.stores -= 1;
+        let result = match choice % 8 {
+            _ if self.unbound.contains(&ticket) => StoreResult::Beside,
+            0 => StoreResult::Failed,
+            1 => StoreResult::NoConversation,
+            _ => StoreResult::Kept,
+        };
+        Event::Stored(ticket, result)
+    }
+
+    fn answer_open(&mut self, tickets: &[Ticket], choice: u8) -> Event {
+        let turn = tickets[0];
+        let beside = self.unbound.contains(&turn);
+        let taken = if choice.is_multiple_of(5) { tickets.len().div_ceil(2) } else { tickets.len() };
+        let result = match choice % 6 {
+            0 => OpenResult::Failed,
+            1 if !beside => OpenResult::Waits { gone: Vec::new() },
+            2 if !beside => OpenResult::Waits { gone: vec![turn] },
+            _ => OpenResult::Started { taken, beside },
+        };
+        match &result {
+            OpenResult::Waits { .. } => self.ended(turn),
+            OpenResult::Failed => {
+                self.ended(turn);
+                self.elsewhere.extend(tickets);
+            }
+            OpenResult::Started { beside: true, .. } => self.elsewhere.push(turn),
+            OpenResult::Started { taken, .. } => self.opened.extend(tickets.iter().take(*taken)),
+        }
+        Event::Opened(turn, result)
+    }
+}
+
+fn settled_at_random(turn: Ticket, choice: u8) -> Event {
+    let result = match choice % 8 {
+        0 => SettleResult::Failed,
+        1 => SettleResult::Superseded,
+        2 => SettleResult::Dropped,
+        3 => SettleResult::Queued,
+        _ => SettleResult::Inline,
+    };
+    Event::Settled(turn, result)
 }
 
 proptest! {
-    /// ARC-19, ARC-40: every request is told exactly one thing, messages run in order of arrival, one turn at a
-    /// time, and the machine comes to rest.
+    /// ARC-19, ARC-40, ARC-45a, LANE-3: every request is told exactly one thing, every message ends in exactly one way,
+    /// the lane's messages run in order of arrival and one turn at a time, and the machine comes to rest.
     #[test]
-    fn every_request_is_answered_once_and_in_order(steps in prop::collection::vec((0u8..4, any::<u8>()), 1..120)) {
-        let mut play =
-            Play { machine: Machine::default(), told: HashMap::new(), opened: Vec::new(), pending: None };
+    fn every_request_is_answered_once_and_in_order(steps in prop::collection::vec((0u8..4, any::<u8>()), 1..160)) {
+        let mut play = Play::new();
         let mut arrivals = 0u64;
         for (kind, choice) in steps {
             match kind {
                 0 => {
-                    let burst = (choice % 3 > 0).then(|| BurstKey::new(u64::from(choice % 2)));
+                    let ticket = Ticket::new(arrivals);
+                    let unbound = choice.is_multiple_of(7);
+                    let burst = (!unbound && choice % 3 > 0).then(|| BurstKey::new(u64::from(choice % 2)));
+                    if unbound {
+                        play.unbound.insert(ticket);
+                    }
                     let quiet = choice.is_multiple_of(2);
-                    play.feed(Event::Arrived { ticket: Ticket::new(arrivals), burst, answered: false, quiet });
+                    play.feed(Event::Arrived { ticket, burst, answered: false, quiet, stored: false });
                     arrivals += 1;
                 }
                 1 if arrivals > 0 => play.feed(Event::DeadlinePassed(Ticket::new(u64::from(choice) % arrivals))),
                 _ => play.answer_pending(choice),
             }
         }
-        for _ in 0..=(arrivals * 5) {
-            play.answer_pending(5);
+        for _ in 0..=(arrivals * 8) {
+            play.answer_pending(221);
         }
-        prop_assert!(play.machine.is_idle());
-        prop_assert_eq!(play.opened.len() as u64, arrivals);
-        prop_assert!(play.opened.is_sorted(), "messages must run in order of arrival");
+        prop_assert!(play.machine.is_idle(), "{:?}", play.machine);
+        prop_assert!(play.pending.iter().all(|left| matches!(left, Effect::WaitForLane | Effect::WaitForQuiet(_))));
+        prop_assert!(play.opened.is_sorted(), "messages must run in order of arrival: {:?}", play.opened);
+        let mut ended: Vec<Ticket> = play.opened.iter().chain(&play.elsewhere).copied().collect();
+        ended.sort_unstable();
+        prop_assert_eq!(ended, (0..arrivals).map(Ticket::new).collect::<Vec<_>>());
         for number in 0..arrivals {
             prop_assert_eq!(play.told.get(&Ticket::new(number)).map(Vec::len), Some(1), "ticket {}", number);
         }

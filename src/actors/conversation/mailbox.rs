@@ -7,14 +7,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tracing::Span;
+use uuid::Uuid;
 
 use super::machine::{BurstKey, Ticket};
 use crate::actors::answer::{Answer, Counted, Outgoing, ReplyCounts};
-use crate::actors::directory::Message;
+use crate::actors::directory::{IsGone, Message};
 use crate::actors::observe::Face;
 use crate::channel::InboundMessage;
-use crate::domain::{Deadline, Redacted};
-use crate::turn::{Snapshot, is_opening};
+use crate::domain::{Deadline, ProcessId, Redacted, TurnId};
+use crate::turn::{MessageRow, Run, Snapshot, TurnRequest, is_opening};
 
 /// Messages of one contact in order of arrival.
 pub(in crate::actors) struct Mailbox {
@@ -34,6 +35,7 @@ struct Inner {
 /// A message with its ticket.
 pub(super) struct Arrival {
     pub(super) ticket: Ticket,
+    pub(super) row: MessageRow,
     pub(super) inbound: InboundMessage,
     pub(super) snapshot: Arc<Snapshot>,
     pub(super) deadline: Deadline,
@@ -43,6 +45,7 @@ pub(super) struct Arrival {
 /// Where a request's one answer goes.
 pub(super) struct Slot {
     outgoing: Option<Outgoing>,
+    is_gone: IsGone,
     pub(super) presented_secret: Redacted<Arc<str>>,
     pub(super) snapshot: Arc<Snapshot>,
     pub(super) span: Span,
@@ -56,6 +59,10 @@ pub(super) struct Notice {
     pub(super) deadline: Deadline,
     pub(super) burst: Option<BurstKey>,
     pub(super) answered: bool,
+    /// It stands in the inbox.
+    pub(super) stored: bool,
+    /// It may be the repetition of another (DEC-30).
+    pub(super) repeatable: bool,
     /// `rules.burst.quietMs`.
     pub(super) quiet: Duration,
 }
@@ -70,6 +77,7 @@ impl Mailbox {
     pub(in crate::actors) fn put(&self, message: Message, open: &Arc<AtomicUsize>) {
         let slot = Slot {
             outgoing: Some(message.outgoing),
+            is_gone: message.is_gone,
             presented_secret: message.presented_secret,
             snapshot: Arc::clone(&message.snapshot),
             span: message.span,
@@ -81,6 +89,7 @@ impl Mailbox {
         inner.last_used = Instant::now();
         inner.waiting.push_back(Arrival {
             ticket,
+            row: MessageRow { id: Uuid::now_v7(), stored: false },
             inbound: message.inbound,
             snapshot: message.snapshot,
             deadline: message.deadline,
@@ -129,6 +138,39 @@ impl Mailbox {
         taken
     }
 
+    /// Puts messages back where they stood before their turn took them.
+    pub(super) fn put_back(&self, arrivals: Vec<Arrival>) {
+        let mut inner = self.lock();
+        for arrival in arrivals {
+            let place = inner.waiting.partition_point(|other| other.ticket < arrival.ticket);
+            inner.waiting.insert(place, arrival);
+        }
+    }
+
+    /// Notes that a message stands in the inbox, for whoever takes it, a successor of this actor included.
+    pub(super) fn mark_stored(&self, ticket: Ticket) {
+        let mut inner = self.lock();
+        if let Some(arrival) = inner.waiting.iter_mut().find(|arrival| arrival.ticket == ticket) {
+            arrival.row.stored = true;
+        }
+    }
+
+    /// Looks at a message that still waits.
+    pub(super) fn look_at<T>(&self, ticket: Ticket, look: impl FnOnce(&Arrival) -> T) -> Option<T> {
+        self.lock().waiting.iter().find(|arrival| arrival.ticket == ticket).map(look)
+    }
+
+    /// Gives the place of a waiting message whose caller is gone to a repetition of it (DEC-30). Returns its ticket, or
+    /// the repetition when there is none.
+    pub(super) fn join(&self, mut repeated: Arrival) -> Result<Ticket, Arrival> {
+        let mut inner = self.lock();
+        let first = inner.waiting.iter_mut().find(|first| first.may_be_joined_by(&repeated));
+        let Some(first) = first else { return Err(repeated) };
+        std::mem::swap(&mut first.slot, &mut repeated.slot);
+        first.deadline = repeated.deadline;
+        Ok(first.ticket)
+    }
+
     /// Answers a message that still waits.
     pub(super) fn tell(&self, ticket: Ticket, answer: impl FnOnce(&Slot) -> Option<Answer>) {
         let mut inner = self.lock();
@@ -150,8 +192,31 @@ impl Arrival {
             deadline: self.deadline,
             burst: self.burst_key(),
             answered: self.slot.is_answered(),
+            stored: self.row.stored,
+            repeatable: self.inbound.media.is_none(),
             quiet: Duration::from_millis(u64::from(self.snapshot.tenant.rules.burst.quiet_ms)),
         }
+    }
+
+    /// A turn of this message alone.
+    pub(super) fn as_request(&self, process: ProcessId) -> TurnRequest {
+        TurnRequest {
+            id: TurnId::from(self.row.id),
+            process,
+            run: Run::Asked,
+            messages: vec![self.inbound.clone()],
+            rows: vec![self.row],
+            known_digest: None,
+            snapshot: Arc::clone(&self.snapshot),
+            presented_secret: self.slot.presented_secret.clone(),
+        }
+    }
+
+    /// Whether `repeated` is this message once more, sent because its caller is gone (DEC-30).
+    fn may_be_joined_by(&self, repeated: &Self) -> bool {
+        self.slot.is_gone()
+            && self.slot.presented_secret == repeated.slot.presented_secret
+            && repeats(&self.inbound, &repeated.inbound)
     }
 
     /// Messages under one configuration with the same proof of their contact belong together; media and the
@@ -170,9 +235,24 @@ impl Arrival {
     }
 }
 
+/// How long after a message an equal one can be its repetition (DEC-30).
+const REPEAT_WITHIN: jiff::SignedDuration = jiff::SignedDuration::from_secs(30);
+
+/// Equal words with an equal proof within 30 s.
+pub(super) fn repeats(first: &InboundMessage, second: &InboundMessage) -> bool {
+    let later = second.received_at.duration_since(first.received_at);
+    first.text == second.text && first.token == second.token && later <= REPEAT_WITHIN
+}
+
 impl Slot {
     pub(super) fn is_answered(&self) -> bool {
         self.outgoing.is_none()
+    }
+
+    /// True when nobody reads the answer any more. A caller who has been answered is not gone, whatever became of the
+    /// connection (DEC-35).
+    pub(super) fn is_gone(&self) -> bool {
+        self.outgoing.as_ref().is_some_and(|outgoing| outgoing.is_closed() || (self.is_gone)())
     }
 
     /// Sends the answer. Without one the channel closes and the request answers the handoff by itself; an answer

@@ -1,11 +1,12 @@
 //! One contact's conversation: the pure machine, its actor shell, its mailbox and the steps it runs.
 
 mod actor;
+mod current;
 mod machine;
 mod mailbox;
 mod steps;
 
-pub(super) use actor::{ConversationActor, Leave, Poke, Shared};
+pub(super) use actor::{ConversationActor, LaneFree, Leave, Poke, Shared};
 pub(super) use machine::Phase;
 pub(super) use mailbox::Mailbox;
 pub(super) use steps::TurnSteps;

@@ -8,11 +8,15 @@ use futures_util::future::BoxFuture;
 
 use crate::actors::resolver::Resolver;
 use crate::store::open::OpenTurn;
-use crate::turn::{self, Answers, Draft, OpenReport, SettleReport, Snapshot, TurnContext, TurnRequest, Way};
+use crate::turn::{
+    self, Answers, Draft, KeepReport, OpenReport, SettleReport, Snapshot, TurnContext, TurnRequest, Way,
+};
 
 /// The seam between a conversation's life and what its turns do. The randomised test of the directory plays
 /// failures through it that the real steps cannot be made to show on demand (docs/adr/0003).
 pub(in crate::actors) trait Steps: Send + Sync + 'static {
+    /// Writes a message that has to wait into the inbox.
+    fn keep(&self, request: Arc<TurnRequest>, limit: Option<Duration>) -> BoxFuture<'static, KeepReport>;
     /// The first flight.
     fn open(&self, request: Arc<TurnRequest>, limit: Option<Duration>) -> BoxFuture<'static, OpenReport>;
     /// Opening, guards, model.
@@ -25,8 +29,8 @@ pub(in crate::actors) trait Steps: Send + Sync + 'static {
         draft: Draft,
         way: Way,
     ) -> BoxFuture<'static, SettleReport>;
-    /// Ends what a failed turn left behind, in the background.
-    fn resolve_later(&self, request: Arc<TurnRequest>, told: bool);
+    /// Ends what a failed turn left behind, in the background. `recorded`: it is known to have been opened.
+    fn resolve_later(&self, request: Arc<TurnRequest>, told: bool, recorded: bool);
     /// A block of the tenant's own copy; `None` when it cannot be rendered.
     fn render(&self, copy: Copy, snapshot: &Snapshot, presented_secret: &str) -> Option<Vec<u8>>;
 }
@@ -49,6 +53,11 @@ pub(in crate::actors) struct TurnSteps {
 }
 
 impl Steps for TurnSteps {
+    fn keep(&self, request: Arc<TurnRequest>, limit: Option<Duration>) -> BoxFuture<'static, KeepReport> {
+        let context = Arc::clone(&self.context);
+        Box::pin(async move { turn::keep(&context, &request, limit).await })
+    }
+
     fn open(&self, request: Arc<TurnRequest>, limit: Option<Duration>) -> BoxFuture<'static, OpenReport> {
         let context = Arc::clone(&self.context);
         Box::pin(async move { turn::open(&context, &request, limit).await })
@@ -70,8 +79,8 @@ impl Steps for TurnSteps {
         Box::pin(async move { turn::settle(&context, &request, &opened, &draft, way).await })
     }
 
-    fn resolve_later(&self, request: Arc<TurnRequest>, told: bool) {
-        self.resolver.resolve_later(request, told);
+    fn resolve_later(&self, request: Arc<TurnRequest>, told: bool, recorded: bool) {
+        self.resolver.resolve_later(request, told, recorded);
     }
 
     fn render(&self, copy: Copy, snapshot: &Snapshot, presented_secret: &str) -> Option<Vec<u8>> {

@@ -14,11 +14,10 @@ use super::lanes::Lane;
 use super::rate::{Effect, Ending, Event, Facts, Machine};
 use super::report::ManyChatReport;
 use super::service::Parts;
-use crate::actors::heartbeat::Pulse;
 use crate::manychat::{
     Action, Answer, AnswerSlot, Letter, LostBy, ManyChatError, Order, OrderId, Request, Unstarted,
 };
-use crate::telemetry::crash_points::{self, Point, Sabotage};
+use crate::telemetry::crash_points::{self, Point};
 
 /// How long to pause after a 429 that does not say it.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -108,7 +107,7 @@ impl ManyChatActor {
     /// ARC-44: no call starts when others may take this process for dead, nor for an order from before such a time.
     fn start_call(&mut self, id: OrderId, step: u8, ctx: &mut Context<Self>) -> Option<Event> {
         let open = self.open.get_mut(&id)?;
-        if !may_call(&self.parts.pulse, open.life) {
+        if !self.parts.pulse.allows(open.life) {
             open.result = Some(Err(too_old()));
             return Some(Event::Refused(id));
         }
@@ -120,7 +119,7 @@ impl ManyChatActor {
             let endpoint = call.endpoint();
             let calling = async {
                 // Time has passed since the actor looked: the process may have been paused.
-                if may_call(&parts.pulse, life) { parts.client.call(call).await } else { Err(too_old()) }
+                if parts.pulse.allows(life) { parts.client.call(call).await } else { Err(too_old()) }
             };
             let failed = Err(ManyChatError::Connection { endpoint, reason: LostBy::Network, sent: true });
             let result = AssertUnwindSafe(calling).catch_unwind().await.unwrap_or(failed);
@@ -180,10 +179,6 @@ fn facts_of(request: &Request) -> Facts {
         steps: request.steps(),
         not_before,
     }
-}
-
-fn may_call(pulse: &Pulse, life: u64) -> bool {
-    pulse.allows(life) || crash_points::is_sabotaged(Sabotage::Fencing)
 }
 
 const fn too_old() -> ManyChatError {

@@ -6,11 +6,11 @@ use futures_util::future::BoxFuture;
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::actors::heartbeat::{Pulse, boot_clock_ms};
 use crate::actors::manychat::service::{Delivery, ManyChat};
 use crate::actors::manychat::shared_rate::SharedRate;
 use crate::domain::{ContactText, Redacted, SubscriberId};
 use crate::manychat::{Call, Class, Command, ContactInfo, DeliveryClient, Handle, Names, Priority, channel};
+use crate::store::{Pulse, boot_clock_ms};
 
 const GAP: Duration = Duration::from_secs(2);
 
@@ -93,7 +93,7 @@ impl Stage {
         let begun = tokio::time::Instant::now();
         let account = Arc::new(Account { begun, calls: Mutex::default(), latency });
         let rate = Arc::new(rate);
-        let pulse = Pulse::new(Duration::from_secs(20));
+        let pulse = Pulse::new(crate::domain::ProcessId::fresh(), Duration::from_secs(20));
         pulse.confirmed(boot_clock_ms());
         let delivery = Delivery {
             handle: handle.clone(),
@@ -244,7 +244,7 @@ fn no_call_starts_while_others_may_take_the_process_for_dead() {
             ("not_started", Class::Retryable, false)
         );
         assert_eq!(stage.tag("1", "fresh").await, Ok(()), "what is asked for now may be done");
-        let mute = Pulse::new(Duration::from_secs(20));
+        let mute = Pulse::new(crate::domain::ProcessId::fresh(), Duration::from_secs(20));
         assert!(!mute.allows(mute.life()));
         assert_eq!(stage.calls().len(), 3);
     });

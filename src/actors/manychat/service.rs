@@ -14,8 +14,8 @@ use super::actor::{ManyChatActor, Observe};
 use super::bucket::Rate;
 use super::report::{ManyChatReport, Totals};
 use super::shared_rate::SharedRate;
-use crate::actors::heartbeat::Pulse;
 use crate::manychat::{DeliveryClient, Handle, Letter, Names, Orders};
+use crate::store::Pulse;
 
 /// What a process needs to deliver: both ends of the channel, who carries calls out, and its names.
 pub struct Delivery {

@@ -13,7 +13,7 @@ use tokio::runtime::Handle;
 use super::delivery::{self, Ended};
 use crate::manychat;
 use crate::store::outbox::{self, Claim, Claimant};
-use crate::store::{Database, StoreError};
+use crate::store::{Database, Pulse, StoreError};
 use crate::telemetry::crash_points::{self, Point};
 
 /// Replies that are being delivered at the same time. ManyChat takes ten requests a second, a text needs two: more
@@ -31,6 +31,7 @@ const STOP_STEP: Duration = Duration::from_millis(10);
 pub(in crate::actors) struct WorkerParts {
     pub(in crate::actors) database: Database,
     pub(in crate::actors) claimant: Claimant,
+    pub(in crate::actors) pulse: Pulse,
     pub(in crate::actors) manychat: manychat::Handle,
     /// `OUTBOX_RETRY_MINUTES`.
     pub(in crate::actors) retry_window: Duration,
@@ -234,7 +235,13 @@ impl Drop for InFlight {
 }
 
 async fn claim(parts: &WorkerParts, most: i64) -> Result<(Vec<Claim>, Option<Duration>), StoreError> {
-    let claims = outbox::claim(&parts.database, &parts.claimant, most).await?;
+    // The id can change, and nobody may be called dead while this process is not sure of itself (ARC-44).
+    let claimant = Claimant {
+        process: parts.pulse.process(),
+        dead: Duration::from_secs_f64(parts.pulse.others_dead_secs()),
+        ..parts.claimant.clone()
+    };
+    let claims = outbox::claim(&parts.database, &claimant, most).await?;
     crash_points::passed_if(!claims.is_empty(), Point::ClaimTaken);
     let due = match claims.is_empty() {
         true => outbox::next_due(&parts.database, &parts.claimant.tenant).await?,

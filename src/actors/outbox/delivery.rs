@@ -37,6 +37,10 @@ pub(super) enum Ended {
 /// Delivers what is left of the reply (GAP-DL-2) and records the end.
 pub(super) async fn deliver(parts: &WorkerParts, claim: Claim) -> Ended {
     for (index, text) in claim.texts.expose().iter().enumerate().skip(claim.sent) {
+        // After a silence others may be sending it (ARC-44).
+        if !parts.pulse.holds(claim.process) {
+            return Ended::Lost;
+        }
         let wait = if index == claim.sent { claim.pause } else { Duration::ZERO };
         match send(parts, &claim, text, wait, index).await {
             Sent::Yes => {}
@@ -98,7 +102,7 @@ async fn record<F: Future<Output = Result<Held, StoreError>>>(write: impl Fn() -
 /// Another attempt, or none: by the kind of failure and the age of the reply (DEC-31).
 async fn failed(parts: &WorkerParts, claim: &Claim, error: &ManyChatError) -> Ended {
     if matches!(error, ManyChatError::NotStarted { .. }) {
-        return match outbox::release(&parts.database, &parts.claimant, claim).await {
+        return match outbox::release(&parts.database, claim).await {
             Ok(Held::Yes) => Ended::Released,
             _ => Ended::Lost,
         };

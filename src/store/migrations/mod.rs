@@ -36,6 +36,7 @@ const MIGRATIONS: &[Migration] = &[
         name: "rs_0003_long_replies",
         sql: include_str!("../../../migrations/rs_0003_long_replies.sql"),
     },
+    Migration { name: "rs_0006_inbox", sql: include_str!("../../../migrations/rs_0006_inbox.sql") },
 ];
 
 /// The SQL of every migration in order: two builds with equal text make equal databases.

@@ -45,7 +45,8 @@ pub(super) const EXPECTED: &[(&str, &str)] = &[
     ),
     (
         "rs_inbox",
-        "id conversation_id process_id text media_kind token_digest offering binding received_at created_at",
+        "id conversation_id process_id message_id text media_kind token_digest offering binding received_at \
+         created_at",
     ),
     ("rs_attempts", "turn_id action conversation_id process_id started_at finished_at outcome"),
     ("rs_handoffs", "id conversation_id turn_id reason opened_at closed_at"),

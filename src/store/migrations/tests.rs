@@ -9,7 +9,7 @@ use super::*;
 use crate::store::embedded::testing::{TestDatabase, TestServer};
 use history::{SIDE_BRANCH, VERSIONS};
 
-const OURS: [&str; 3] = ["rs_0001_reference", "rs_0002_durability", "rs_0003_long_replies"];
+const OURS: [&str; 4] = ["rs_0001_reference", "rs_0002_durability", "rs_0003_long_replies", "rs_0006_inbox"];
 
 async fn empty() -> (TestDatabase, Client) {
     let database = TestServer::empty_database().unwrap();

@@ -130,6 +130,14 @@ impl Member {
         self.is_up = true;
     }
 
+    /// After a launch that was cut off, it may be running and nobody has waited for it.
+    pub async fn launch_again(&mut self) {
+        if self.app.is_running() {
+            self.app.stop(libc::SIGKILL).await;
+        }
+        self.launch().await;
+    }
+
     pub fn signal(&self, number: i32) {
         self.app.signal(number);
     }

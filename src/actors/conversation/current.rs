@@ -1,0 +1,201 @@
+//! A turn under way, as its actor holds it: the request, the callers that wait, and what the steps came to.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tracing::Span;
+use uuid::Uuid;
+
+use super::actor::Shared;
+use super::machine::{Telling, Ticket};
+use super::mailbox::{Arrival, Mailbox, Slot, repeats};
+use super::steps::Copy;
+use crate::actors::answer::{Answer, OwedReply};
+use crate::domain::{Deadline, ProcessId, TurnId};
+use crate::store::open::OpenTurn;
+use crate::turn::{Draft, Run, TurnRequest};
+
+/// The turn under way.
+pub(super) struct Current {
+    pub(super) request: Arc<TurnRequest>,
+    /// Of the request that gets the reply.
+    pub(super) span: Span,
+    /// The callers of its messages, in order; the last one gets the reply.
+    callers: Vec<Caller>,
+    pub(super) opened: Option<Arc<OpenTurn>>,
+    pub(super) draft: Option<Draft>,
+    pub(super) rendered: Option<Vec<u8>>,
+    /// The request was answered without a message.
+    pub(super) silenced: bool,
+    /// How often the turn has waited for the reply before it to leave our hands.
+    pub(super) in_hand_waits: u32,
+}
+
+struct Caller {
+    ticket: Ticket,
+    deadline: Deadline,
+    slot: Slot,
+}
+
+impl Current {
+    /// A turn of these messages for `process`; `None` without any.
+    pub(super) fn of(arrivals: Vec<Arrival>, process: ProcessId) -> Option<Self> {
+        let (first, last) = (arrivals.first()?, arrivals.last()?);
+        let (id, snapshot) = (TurnId::from(first.row.id), Arc::clone(&last.snapshot));
+        let (presented_secret, span) = (last.slot.presented_secret.clone(), last.slot.span.clone());
+        let mut request = TurnRequest {
+            id,
+            process,
+            run: Run::Asked,
+            messages: Vec::with_capacity(arrivals.len()),
+            rows: Vec::with_capacity(arrivals.len()),
+            known_digest: None,
+            snapshot,
+            presented_secret,
+        };
+        let mut callers = Vec::with_capacity(arrivals.len());
+        for arrival in arrivals {
+            request.messages.push(arrival.inbound);
+            request.rows.push(arrival.row);
+            callers.push(Caller { ticket: arrival.ticket, deadline: arrival.deadline, slot: arrival.slot });
+        }
+        Some(Self {
+            request: Arc::new(request),
+            span,
+            callers,
+            opened: None,
+            draft: None,
+            rendered: None,
+            silenced: false,
+            in_hand_waits: 0,
+        })
+    }
+
+    /// Takes the messages after the first `count` out, to go back to where they waited.
+    pub(super) fn split_off(&mut self, count: usize) -> Vec<Arrival> {
+        if count >= self.callers.len() {
+            return Vec::new();
+        }
+        let callers = self.callers.split_off(count);
+        let messages = self.request.messages.iter().zip(&self.request.rows).skip(count);
+        let left = callers
+            .into_iter()
+            .zip(messages)
+            .map(|(caller, (inbound, row))| Arrival {
+                ticket: caller.ticket,
+                row: *row,
+                inbound: inbound.clone(),
+                snapshot: Arc::clone(&caller.slot.snapshot),
+                deadline: caller.deadline,
+                slot: caller.slot,
+            })
+            .collect();
+        let mut request = self.request.first(count);
+        if let Some(live) = self.callers.last() {
+            self.span = live.slot.span.clone();
+            request.presented_secret = live.slot.presented_secret.clone();
+        }
+        self.request = Arc::new(request);
+        left
+    }
+
+    /// All of its messages, to go back to where they waited; `kept` are those that stand in the inbox.
+    pub(super) fn into_arrivals(mut self, kept: &[Uuid]) -> Vec<Arrival> {
+        let mut arrivals = self.split_off(0);
+        for arrival in &mut arrivals {
+            arrival.row.stored = kept.contains(&arrival.row.id);
+        }
+        arrivals
+    }
+
+    /// True when every message stands in the inbox: losing the flight loses none.
+    pub(super) fn is_stored(&self) -> bool {
+        self.request.rows.iter().all(|row| row.stored)
+    }
+
+    /// The message whose request gets the reply.
+    pub(super) fn live(&self) -> Option<Ticket> {
+        self.callers.last().map(|live| live.ticket)
+    }
+
+    /// What a flight may take: the rest of the deadline, or no limit of a request that is answered already.
+    pub(super) fn limit(&self) -> Option<Duration> {
+        let live = self.callers.last().filter(|live| !live.slot.is_answered())?;
+        Some(live.deadline.budget())
+    }
+
+    pub(super) fn is_waited_for(&self) -> bool {
+        self.callers.last().is_some_and(|live| !live.slot.is_answered())
+    }
+
+    /// Gives the place of a caller who is gone to the one who repeats its message (DEC-30). Returns the message's
+    /// ticket, or the repetition when there is none.
+    pub(super) fn join(&mut self, mut repeated: Arrival) -> Result<Ticket, Arrival> {
+        let secret = &repeated.slot.presented_secret;
+        let callers = self.callers.iter_mut().zip(&self.request.messages);
+        let first = callers.into_iter().find(|(caller, message)| {
+            caller.slot.is_gone()
+                && &caller.slot.presented_secret == secret
+                && repeats(message, &repeated.inbound)
+        });
+        let Some((first, _)) = first else { return Err(repeated) };
+        std::mem::swap(&mut first.slot, &mut repeated.slot);
+        first.deadline = repeated.deadline;
+        Ok(first.ticket)
+    }
+
+    /// Answers the request of one of its messages; false when it is none of them.
+    pub(super) fn tell(
+        &mut self,
+        ticket: Ticket,
+        telling: Telling,
+        shared: &Shared,
+        mailbox: &Mailbox,
+    ) -> bool {
+        self.silenced |= self.live() == Some(ticket) && telling == Telling::Silent;
+        let Some(place) = self.callers.iter().position(|caller| caller.ticket == ticket) else {
+            return false;
+        };
+        let answer = self.answer(place, telling, shared, mailbox);
+        if let Some(caller) = self.callers.get_mut(place) {
+            caller.slot.send(answer);
+        }
+        true
+    }
+
+    fn answer(
+        &mut self,
+        place: usize,
+        telling: Telling,
+        shared: &Shared,
+        mailbox: &Mailbox,
+    ) -> Option<Answer> {
+        let Some(copy) = copy_of(telling) else {
+            let body = self.rendered.take()?;
+            let owed = OwedReply::new(self.request.id, shared.confirmer.clone(), &mailbox.replies);
+            return Some(Answer { body, owed: Some(owed) });
+        };
+        let reply_queued = self.opened.as_ref().is_some_and(|opened| opened.reply_queued);
+        let slot = &self.callers.get(place)?.slot;
+        match copy {
+            // A reply that is still on its way tells enough: no holding line behind it (LANE-7).
+            Copy::HoldingLine if reply_queued => copy_answer(Copy::Silent, slot, shared),
+            copy => copy_answer(copy, slot, shared),
+        }
+    }
+}
+
+/// The tenant copy of a telling; `None` for the reply itself.
+pub(super) const fn copy_of(telling: Telling) -> Option<Copy> {
+    match telling {
+        Telling::Silent => Some(Copy::Silent),
+        Telling::HoldingLine => Some(Copy::HoldingLine),
+        Telling::Handoff => Some(Copy::Handoff),
+        Telling::Reply => None,
+    }
+}
+
+pub(super) fn copy_answer(copy: Copy, slot: &Slot, shared: &Shared) -> Option<Answer> {
+    let body = shared.steps.render(copy, &slot.snapshot, slot.presented_secret.expose())?;
+    Some(Answer { body, owed: None })
+}

@@ -1,0 +1,312 @@
+//! Turns that no caller waits for: what dead processes have left unfinished or unread is answered late, through the
+//! outbox (ARC-45a, ARC-46, DEC-20).
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use jiff::{SignedDuration, Timestamp};
+
+use super::confirmer::Confirmer;
+use super::outbox::OutboxWaker;
+use super::resolver::Resolver;
+use crate::channel::{InboundMessage, Media};
+use crate::domain::{ContactText, MediaKind, ProcessId, Redacted, SubscriberId, TurnId};
+use crate::store::inbox::{self, OrphanedContact, Repeated, WaitingMessage};
+use crate::store::open::OpenTurn;
+use crate::store::second_run::{self, SecondRun, Taker};
+use crate::store::{StoreError, owed};
+use crate::turn::{
+    self, MessageRow, OpenReport, Run, SettleReport, Snapshot, Snapshots, TurnContext, TurnRequest, Way,
+    is_opening,
+};
+
+/// Nothing reaches a contact who wrote longer ago than this: the channel does not allow it (ARC-46).
+const UNREACHABLE: SignedDuration = SignedDuration::from_hours(24);
+
+/// How long the server may still be at work on a statement that did not answer.
+const IN_DOUBT: Duration = Duration::from_secs(5);
+
+/// Runs late turns; cheap to clone.
+#[derive(Clone)]
+pub(super) struct LateTurns {
+    pub(super) context: Arc<TurnContext>,
+    pub(super) snapshots: Arc<Snapshots>,
+    pub(super) confirmer: Confirmer,
+    pub(super) resolver: Resolver,
+    pub(super) waker: OutboxWaker,
+}
+
+impl LateTurns {
+    /// Runs a turn once more that a dead process had begun. Nothing is done when another process has it, or when the
+    /// contact's lane is held.
+    pub(super) async fn run_again(&self, turn: TurnId) -> Result<(), StoreError> {
+        let snapshot = self.snapshots.current();
+        let taker = self.taker(&snapshot);
+        let run = match second_run::take_over(&self.context.database, turn, &taker).await {
+            Ok(Some(run)) => run,
+            Ok(None) => return Ok(()),
+            Err(error) => {
+                self.give_up(turn, taker.process, &snapshot).await;
+                return Err(error);
+            }
+        };
+        tracing::warn!(%turn, conversation = %run.opened.conversation, found = "running",
+            again = run.again, "reply of a dead process taken over");
+        let request = Arc::new(self.request_of(turn, taker.process, snapshot, &run));
+        let ended = self.second_run(&request, run).await;
+        if ended.is_err() {
+            self.resolver.resolve_later(request, false, true);
+        }
+        ended
+    }
+
+    async fn second_run(&self, request: &Arc<TurnRequest>, run: SecondRun) -> Result<(), StoreError> {
+        let now = self.context.clock.now();
+        if is_out_of_reach(run.last_message_at.max(run.received_at), now) {
+            return self.end_silently(request.id, &run.opened, request.process).await;
+        }
+        if run.again || run.messages.is_empty() {
+            return self.hand_off(request).await;
+        }
+        self.join_repeats(&run, request).await?;
+        self.finish(Arc::clone(request), run.opened).await;
+        Ok(())
+    }
+
+    /// Answers the first messages that wait for this contact while their process is dead: those of one process with
+    /// one proof of the contact, as one turn (ARC-45a).
+    pub(super) async fn answer_waiting(&self, contact: OrphanedContact) -> Result<(), StoreError> {
+        let snapshot = self.snapshots.current();
+        let burst =
+            first_burst(inbox::waiting(&self.context.database, contact.conversation).await?, &snapshot);
+        let (Some(first), process) = (burst.first(), self.context.pulse.process()) else { return Ok(()) };
+        let repeated = (burst.len() == 1).then(|| (first.process, first.text.clone(), first.received_at));
+        let request = Arc::new(self.inherited(contact, process, snapshot, burst));
+        let opened = match turn::open(&self.context, &request, None).await {
+            OpenReport::Started(opened) => *opened,
+            // The lane is held, or the messages are gone: nothing of it is ours yet.
+            OpenReport::Waiting(_) => return Ok(()),
+            OpenReport::Failed(error) => {
+                self.resolver.resolve_later(request, false, false);
+                return Err(error);
+            }
+        };
+        tracing::warn!(turn = %request.id, conversation = %opened.conversation, messages = opened.taken,
+            "waiting messages of a dead process taken over");
+        let request = if opened.taken < request.messages.len() {
+            Arc::new(request.first(opened.taken))
+        } else {
+            request
+        };
+        let came = request.messages.last().map(|message| message.received_at);
+        if came.is_some_and(|came| is_out_of_reach(came, self.context.clock.now())) {
+            return self.end_silently(request.id, &opened, process).await;
+        }
+        if let Some((process, text, received_at)) = repeated {
+            let (conversation, binding) = (opened.conversation, opened.binding);
+            let first = Repeated { conversation, process, text: &text, binding, received_at };
+            inbox::join_repeats(&self.context.database, &first).await?;
+        }
+        self.finish(request, opened).await;
+        Ok(())
+    }
+
+    /// The takeover may have been committed without our hearing of it: the turn is then ours, and nobody would end it.
+    async fn give_up(&self, turn: TurnId, process: ProcessId, snapshot: &Snapshot) {
+        let nobody = SubscriberId::stored("");
+        loop {
+            tokio::time::sleep(IN_DOUBT).await;
+            let handoff = owed::Handoff {
+                turn,
+                process,
+                held: self.context.pulse.holds(process),
+                tenant: &self.context.settings.tenant,
+                subscriber: &nobody,
+                text: &snapshot.tenant.rules.messages.escalation,
+                told: false,
+                tokens_enforced: self.context.settings.tokens_enforced,
+                now: self.context.clock.now(),
+            };
+            match owed::resolve(&self.context.database, &handoff).await {
+                Ok(_) => return self.waker.wake(),
+                Err(error) => tracing::warn!(%turn, err = %error, "failed turns not resolved yet"),
+            }
+        }
+    }
+
+    /// Decides and settles; whatever goes wrong ends with a person.
+    async fn finish(&self, request: Arc<TurnRequest>, opened: OpenTurn) {
+        let way = Way { deferred: true, silenced: false, limit: None };
+        let work = async {
+            let draft = turn::decide(&self.context, &request, &opened).await;
+            turn::settle(&self.context, &request, &opened, &draft, way).await
+        };
+        match AssertUnwindSafe(work).catch_unwind().await {
+            Ok(SettleReport::Inline(_) | SettleReport::Queued) => {
+                self.confirmer.confirm(request.id, None);
+                self.waker.wake();
+            }
+            Ok(SettleReport::Dropped) => {}
+            Ok(SettleReport::Superseded | SettleReport::Failed(_)) | Err(_) => {
+                self.resolver.resolve_later(request, false, true);
+            }
+        }
+    }
+
+    /// A turn that has killed two processes, or has no message any more.
+    async fn hand_off(&self, request: &TurnRequest) -> Result<(), StoreError> {
+        if let Some(handoff) = turn::handoff(&self.context, request, false) {
+            owed::resolve(&self.context.database, &handoff).await?;
+            self.waker.wake();
+        }
+        Ok(())
+    }
+
+    /// Marks the contact and calls a person; the operator finds the open handoff.
+    async fn end_silently(
+        &self,
+        turn: TurnId,
+        opened: &OpenTurn,
+        process: ProcessId,
+    ) -> Result<(), StoreError> {
+        let enforced = self.context.settings.tokens_enforced;
+        second_run::end_silently(&self.context.database, turn, process, enforced).await?;
+        tracing::error!(%turn, conversation = %opened.conversation, "too late to answer: a person has to write");
+        Ok(())
+    }
+
+    /// DEC-30: the caller whose process died may have asked another one meanwhile.
+    async fn join_repeats(&self, run: &SecondRun, request: &TurnRequest) -> Result<(), StoreError> {
+        let [only] = run.messages.as_slice() else { return Ok(()) };
+        let first = Repeated {
+            conversation: run.opened.conversation,
+            process: run.dead,
+            text: &only.text,
+            binding: run.opened.binding,
+            received_at: run.received_at,
+        };
+        let joined = inbox::join_repeats(&self.context.database, &first).await?;
+        if joined > 0 {
+            tracing::info!(turn = %request.id, joined, "repeated request joins the turn of the first");
+        }
+        Ok(())
+    }
+
+    fn taker(&self, snapshot: &Snapshot) -> Taker {
+        let settings = &self.context.settings;
+        Taker {
+            tenant: settings.tenant.clone(),
+            process: self.context.pulse.process(),
+            lane_secs: settings.lane_time().as_secs_f64(),
+            dead_secs: settings.process_dead.as_secs_f64(),
+            tokens_enforced: settings.tokens_enforced,
+            now: self.context.clock.now(),
+            history_days: snapshot.tenant.rules.history_days,
+        }
+    }
+
+    fn request_of(
+        &self,
+        turn: TurnId,
+        process: ProcessId,
+        snapshot: Arc<Snapshot>,
+        run: &SecondRun,
+    ) -> TurnRequest {
+        let place = (&run.subscriber, run.channel.as_str());
+        let message = |text: &ContactText, media| self.message(place, text, media, run.received_at);
+        TurnRequest {
+            id: turn,
+            process,
+            run: Run::Second,
+            messages: run.messages.iter().map(|one| message(&one.text, one.media)).collect(),
+            rows: run.messages.iter().map(|one| MessageRow { id: one.id, stored: false }).collect(),
+            known_digest: None,
+            snapshot,
+            presented_secret: Redacted::new("".into()),
+        }
+    }
+
+    fn inherited(
+        &self,
+        contact: OrphanedContact,
+        process: ProcessId,
+        snapshot: Arc<Snapshot>,
+        burst: Vec<WaitingMessage>,
+    ) -> TurnRequest {
+        let place = (&contact.subscriber, contact.channel.as_str());
+        let id = burst.first().map_or_else(TurnId::fresh, |first| TurnId::from(first.id));
+        let known_digest = burst.first().and_then(|first| first.token_digest.clone());
+        let rows = burst.iter().map(|one| MessageRow { id: one.id, stored: true }).collect();
+        let messages = burst.into_iter().map(|one| {
+            let message = self.message(place, &one.text, one.media, one.received_at);
+            InboundMessage { offering: one.offering, ..message }
+        });
+        TurnRequest {
+            id,
+            process,
+            run: Run::Inherited,
+            messages: messages.collect(),
+            rows,
+            known_digest,
+            snapshot,
+            presented_secret: Redacted::new("".into()),
+        }
+    }
+
+    /// A message as its rows tell it: what only the request knew is gone.
+    fn message(
+        &self,
+        (subscriber, channel): (&SubscriberId, &str),
+        text: &ContactText,
+        media: Option<MediaKind>,
+        received_at: Timestamp,
+    ) -> InboundMessage {
+        InboundMessage {
+            tenant: self.context.settings.tenant.clone(),
+            subscriber: subscriber.clone(),
+            text: text.clone(),
+            channel: channel.to_owned(),
+            contact_name: None,
+            locale: None,
+            token: None,
+            media: media.map(|kind| Media { kind, url: Redacted::default() }),
+            offering: None,
+            received_at,
+        }
+    }
+}
+
+fn is_out_of_reach(came: Timestamp, now: Timestamp) -> bool {
+    now.duration_since(came) > UNREACHABLE
+}
+
+/// The first of these messages with those right behind it that the same process would have answered with it (DEC-5,
+/// DEC-23).
+fn first_burst(waiting: Vec<WaitingMessage>, snapshot: &Snapshot) -> Vec<WaitingMessage> {
+    let rules = &snapshot.tenant.rules;
+    let alone = |one: &WaitingMessage| {
+        one.media.is_some()
+            || !rules.burst.answer_together
+            || is_opening(rules.opening_trigger.as_ref(), one.text.expose())
+    };
+    let mut burst: Vec<WaitingMessage> = Vec::new();
+    for next in waiting {
+        let joins = burst.first().is_none_or(|first| {
+            first.process == next.process
+                && first.token_digest == next.token_digest
+                && !alone(first)
+                && !alone(&next)
+        });
+        if !joins {
+            break;
+        }
+        burst.push(next);
+    }
+    burst
+}
+
+#[cfg(test)]
+#[path = "late_tests.rs"]
+mod tests;

@@ -1,0 +1,133 @@
+//! Notices between processes that a contact's lane is free (ARC-47a): sent after the commit that freed it, in a
+//! transaction of their own, and heard on a connection of their own. They carry conversation ids, nothing of a contact.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
+use tokio::sync::{Notify, mpsc};
+use tokio_postgres::Client;
+use uuid::Uuid;
+
+use super::address::Address;
+use super::{Database, StoreError};
+use crate::domain::ConversationId;
+
+/// Most conversations of one notice; the server takes 8000 bytes.
+pub const MOST_IN_NOTICE: usize = 200;
+
+/// Conversations whose lane this process has freed while another one waits for it, until they have been told.
+#[derive(Debug, Default)]
+pub struct Freed {
+    lanes: Mutex<BTreeSet<ConversationId>>,
+    bell: Notify,
+}
+
+impl Freed {
+    /// The lane is free, and another process has messages of the contact.
+    pub fn add(&self, conversation: ConversationId) {
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner).insert(conversation);
+        self.bell.notify_one();
+    }
+
+    /// Waits for some, and takes as many as one notice holds.
+    pub async fn next(&self) -> Vec<ConversationId> {
+        loop {
+            let taken = self.take();
+            if !taken.is_empty() {
+                return taken;
+            }
+            self.bell.notified().await;
+        }
+    }
+
+    fn take(&self) -> Vec<ConversationId> {
+        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken: Vec<ConversationId> = lanes.iter().copied().take(MOST_IN_NOTICE).collect();
+        for conversation in &taken {
+            lanes.remove(conversation);
+        }
+        taken
+    }
+}
+
+/// Sends a notice. Its commit waits for no disk: a notice that is lost with the server costs a second (ARC-47a).
+///
+/// # Errors
+/// When it may not have been sent: the others find out by asking.
+pub async fn notify(database: &Database, conversations: &[ConversationId]) -> Result<(), StoreError> {
+    let ids: Vec<String> = conversations.iter().map(ToString::to_string).collect();
+    let lease = database.lease().await?;
+    // Made of nothing but ids, so that it can be one message without parameters.
+    let statements = format!(
+        "begin; set local synchronous_commit = off; select pg_notify('rs_lane', '{}'); commit",
+        ids.join(",")
+    );
+    lease.client()?.batch_execute(&statements).await?;
+    lease.give_back();
+    Ok(())
+}
+
+/// Listens until the connection ends.
+pub struct Listener {
+    /// Keeps the connection open.
+    _client: Client,
+    notices: mpsc::UnboundedReceiver<String>,
+}
+
+impl Listener {
+    /// Opens a connection of its own and listens. Through a transaction pooler this hears nothing, or not for long:
+    /// whoever waits asks by himself then (DEC-29).
+    ///
+    /// # Errors
+    /// When the server cannot be reached.
+    pub async fn open(address: &Address) -> Result<Self, StoreError> {
+        let (heard, notices) = mpsc::unbounded_channel();
+        let (client, driver) = address
+            .open_listening(heard)
+            .await
+            .map_err(|error| super::address::unreachable_because(&error))?;
+        tokio::spawn(driver);
+        client.batch_execute("listen rs_lane").await?;
+        Ok(Self { _client: client, notices })
+    }
+
+    /// The next notice; `None` when the connection has ended.
+    pub async fn next(&mut self) -> Option<Vec<ConversationId>> {
+        self.notices.recv().await.map(|payload| conversations_in(&payload))
+    }
+}
+
+/// Whatever else stands in a notice is not ours.
+fn conversations_in(payload: &str) -> Vec<ConversationId> {
+    payload.split(',').filter_map(|id| Uuid::parse_str(id).ok()).map(ConversationId::from).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::runtime::Handle;
+
+    use super::*;
+    use crate::store::PoolLimits;
+    use crate::store::embedded::testing::TestServer;
+
+    /// ARC-47a: what one process sends another hears, and a payload of somebody else harms nobody.
+    #[tokio::test]
+    async fn a_notice_is_heard_on_the_listeners_own_connection() {
+        let server = TestServer::database().unwrap();
+        let address: Address = server.config().clone().into();
+        let mut listener = Listener::open(&address).await.unwrap();
+        let database = Database::new(address, Handle::current(), PoolLimits::default()).unwrap();
+        let ids = [ConversationId::fresh(), ConversationId::fresh()];
+        notify(&database, &ids).await.unwrap();
+        assert_eq!(listener.next().await.unwrap(), ids);
+        let other = server.connect().await.unwrap();
+        other.batch_execute("notify rs_lane, 'something else'").await.unwrap();
+        assert_eq!(listener.next().await.unwrap(), []);
+    }
+
+    /// ARC-47a: a notice of the most conversations fits.
+    #[test]
+    fn the_largest_notice_fits() {
+        assert!(MOST_IN_NOTICE * 37 < 8000);
+    }
+}

@@ -1,0 +1,244 @@
+//! Taking over a turn that a dead process has left unfinished, for its second and last run (ARC-46, DEC-35).
+
+use jiff::Timestamp;
+use rust_decimal::Decimal;
+use serde::Deserialize;
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+use uuid::Uuid;
+
+use super::open::{HISTORY_TURNS, OpenTurn, back, history_of, parse_binding};
+use super::pool::Lease;
+use super::statements::{BEGIN, COMMIT};
+use super::{Database, StoreError};
+use crate::domain::{
+    Binding, ContactText, ConversationId, Fence, MediaKind, ProcessId, SubscriberId, TenantId, TurnId,
+};
+
+/// Makes a dead process's running turn this process's own: its lane with a new fence, and the owed row with it. Only
+/// one process can: the row is changed as long as the dead one still stands in it. A turn beside the lane needs none.
+const TAKE_OVER: &str = "
+    with owed as (
+      select o.turn_id, o.conversation_id, o.fence, o.process_id, o.second_run, c.subscriber_id, c.channel,
+             c.last_message_at
+      from rs_owed o join conversations c on c.id = o.conversation_id
+      where o.turn_id = $1 and o.tenant_id = $2 and o.status = 'running'
+        and not exists (select 1 from rs_processes p where p.id = o.process_id
+                        and p.beat_at > clock_timestamp() - make_interval(secs => $5))
+      for no key update of c),
+    lane as (
+      insert into rs_lanes as l (conversation_id, process_id, turn_id, fence, expires_at)
+      select conversation_id, $3::uuid, turn_id, 1, clock_timestamp() + make_interval(secs => $4)
+      from owed where fence is not null
+      on conflict (conversation_id) do update
+        set process_id = excluded.process_id, turn_id = excluded.turn_id,
+            fence = l.fence + 1, expires_at = excluded.expires_at
+        where l.turn_id is null or l.expires_at <= clock_timestamp()
+           or not exists (select 1 from rs_processes p
+                          where p.id = l.process_id and p.beat_at > clock_timestamp() - make_interval(secs => $5))
+      returning fence)
+    update rs_owed o set process_id = $3, second_run = true, fence = (select fence from lane)
+    from owed
+    where o.turn_id = owed.turn_id and o.status = 'running' and o.process_id = owed.process_id
+      and (owed.fence is null or exists (select 1 from lane))
+    returning o.conversation_id, o.binding, o.fence, o.user_turn_ids, o.received_at, owed.process_id as dead,
+              owed.second_run as again, owed.subscriber_id, owed.channel, owed.last_message_at";
+
+/// The messages of the turn, and the turns before them when it may read those.
+const READ: &str = "
+    select (select coalesce(json_agg(json_build_object('id', u.id, 'text', u.text, 'media', u.media_kind)
+                                     order by u.seq), '[]'::json)
+            from turns u where u.conversation_id = $1 and u.id = any ($2::uuid[])) as messages,
+      case when $3 then (
+        select coalesce(json_agg(json_build_object('role', h.role, 'text', h.text, 'actions', h.actions)
+                                 order by h.seq), '[]'::json)
+        from (select t.seq, t.role, t.text, t.actions from turns t
+              where t.conversation_id = $1 and t.created_at >= $4 and t.bound
+                and t.seq < (select min(u.seq) from turns u where u.conversation_id = $1 and u.id = any ($2))
+                and t.outcome is distinct from 'nudge_skipped'
+              order by t.seq desc limit $5) h) end as history,
+      exists (select 1 from outbox x where x.conversation_id = $1 and x.kind = 'reply'
+                and x.status in ('pending', 'delivering')) as reply_queued";
+
+/// Ends a turn that came too late for any message: the contact is marked and a person is called, nothing is sent.
+const END_SILENTLY: &str = "
+    with contact as (
+      select c.id from conversations c join rs_owed o on o.conversation_id = c.id
+      where o.turn_id = $1 for no key update of c),
+    lane as (
+      update rs_lanes l set turn_id = null, process_id = null, expires_at = null
+      from contact where l.conversation_id = contact.id and l.turn_id = $1),
+    gone as (
+      delete from rs_owed o using contact
+      where o.conversation_id = contact.id and o.turn_id = $1 and o.status = 'running' and o.process_id = $2
+      returning o.conversation_id, (o.binding <> 'unbound' or not $3) as bound),
+    marked as (
+      update conversations c set escalated_at = now(), updated_at = now()
+      from gone where c.id = gone.conversation_id and gone.bound)
+    insert into rs_handoffs (conversation_id, turn_id, reason)
+    select conversation_id, $1::uuid, 'low_confidence' from gone where bound";
+
+/// Who takes a turn over, and by which measures.
+#[derive(Clone, Debug)]
+pub struct Taker {
+    /// The tenant.
+    pub tenant: TenantId,
+    /// This process.
+    pub process: ProcessId,
+    /// How long the lane may be held.
+    pub lane_secs: f64,
+    /// After how long without a beat a process is dead.
+    pub dead_secs: f64,
+    /// `CONTACT_TOKENS_ENFORCED`.
+    pub tokens_enforced: bool,
+    /// Now, by the business clock.
+    pub now: Timestamp,
+    /// `rules.historyDays`.
+    pub history_days: u32,
+}
+
+/// A turn that this process has taken over.
+#[derive(Debug)]
+pub struct SecondRun {
+    /// The turn, as if it had just been opened; nothing was counted.
+    pub opened: OpenTurn,
+    /// The contact.
+    pub subscriber: SubscriberId,
+    /// The stored channel.
+    pub channel: String,
+    /// The messages it answers, in order.
+    pub messages: Vec<RecordedMessage>,
+    /// When the first of them arrived.
+    pub received_at: Timestamp,
+    /// When the contact last wrote.
+    pub last_message_at: Timestamp,
+    /// True when this would be its third run.
+    pub again: bool,
+    /// The process that died over it.
+    pub dead: ProcessId,
+}
+
+/// A message among `turns`.
+#[derive(Clone, Debug)]
+pub struct RecordedMessage {
+    /// Id of its row.
+    pub id: Uuid,
+    /// The words, or the marker of a media message.
+    pub text: ContactText,
+    /// What kind of file it was.
+    pub media: Option<MediaKind>,
+}
+
+#[derive(Deserialize)]
+struct MessageJson {
+    id: Uuid,
+    text: String,
+    media: Option<String>,
+}
+
+/// Takes a turn over; `None` when it is no dead process's any more, or its lane is held.
+///
+/// # Errors
+/// When it may have been taken over all the same: it then belongs to this process, which has to die before anybody else
+/// finds it. Take it for failed and resolve it by its id.
+pub async fn take_over(
+    database: &Database,
+    turn: TurnId,
+    taker: &Taker,
+) -> Result<Option<SecondRun>, StoreError> {
+    let lease = database.lease().await?;
+    let client = lease.client()?;
+    client.execute(&lease.prepared(BEGIN).await?, &[]).await?;
+    let values: &[&(dyn ToSql + Sync)] = &[
+        turn.as_uuid(),
+        &taker.tenant.as_str(),
+        taker.process.as_uuid(),
+        &taker.lane_secs,
+        &taker.dead_secs,
+    ];
+    let Some(row) = client.query_opt(&lease.prepared(TAKE_OVER).await?, values).await? else {
+        // A lane that was taken without its turn goes back.
+        client.batch_execute("rollback").await?;
+        lease.give_back();
+        return Ok(None);
+    };
+    let run = read(&lease, &row, taker).await?;
+    client.execute(&lease.prepared(COMMIT).await?, &[]).await?;
+    lease.give_back();
+    Ok(Some(run))
+}
+
+async fn read(lease: &Lease, taken: &Row, taker: &Taker) -> Result<SecondRun, StoreError> {
+    let conversation: Uuid = taken.try_get("conversation_id")?;
+    let ids: Vec<Uuid> = taken.try_get("user_turn_ids")?;
+    let binding = parse_binding(taken)?;
+    let may_read = binding == Binding::Bound || !taker.tokens_enforced;
+    let since = back(taker.now, i64::from(taker.history_days).saturating_mul(24));
+    let earlier = i64::try_from(HISTORY_TURNS.saturating_sub(ids.len())).unwrap_or(0);
+    let statement = lease.prepared(READ).await?;
+    let values: &[&(dyn ToSql + Sync)] = &[&conversation, &ids, &may_read, &since, &earlier];
+    let found = lease.client()?.query_one(&statement, values).await?;
+    let messages = messages_of(&found)?;
+    let opened = OpenTurn {
+        conversation: ConversationId::from(conversation),
+        binding,
+        fence: taken.try_get::<_, Option<i64>>("fence")?.map(Fence::new),
+        taken: messages.len(),
+        turn_count: None,
+        hourly_count: None,
+        spent_tokens: 0,
+        spent_usd: Decimal::ZERO,
+        reply_queued: found.try_get("reply_queued")?,
+        history: history_of(&found)?,
+    };
+    Ok(SecondRun {
+        opened,
+        subscriber: SubscriberId::stored(taken.try_get("subscriber_id")?),
+        channel: taken.try_get("channel")?,
+        messages,
+        received_at: taken.try_get("received_at")?,
+        last_message_at: taken.try_get("last_message_at")?,
+        again: taken.try_get("again")?,
+        dead: ProcessId::from(taken.try_get::<_, Uuid>("dead")?),
+    })
+}
+
+fn messages_of(row: &Row) -> Result<Vec<RecordedMessage>, StoreError> {
+    let unexpected = StoreError::Unexpected { what: "turns" };
+    let rows: Vec<MessageJson> = match serde_json::from_value(row.try_get("messages")?) {
+        Ok(rows) => rows,
+        Err(_) => return Err(unexpected),
+    };
+    rows.into_iter()
+        .map(|message| {
+            let media = message.media.as_deref().map(str::parse).transpose();
+            Ok(RecordedMessage {
+                id: message.id,
+                text: ContactText::new(message.text),
+                media: media.map_err(|_| StoreError::Unexpected { what: "turns.media_kind" })?,
+            })
+        })
+        .collect()
+}
+
+/// Ends a turn of this process that is too late for any message to the contact (ARC-46).
+///
+/// # Errors
+/// When it may still be there.
+pub async fn end_silently(
+    database: &Database,
+    turn: TurnId,
+    process: ProcessId,
+    tokens_enforced: bool,
+) -> Result<(), StoreError> {
+    let lease = database.lease().await?;
+    let statement = lease.prepared(END_SILENTLY).await?;
+    let values: &[&(dyn ToSql + Sync)] = &[turn.as_uuid(), process.as_uuid(), &tokens_enforced];
+    lease.client()?.execute(&statement, values).await?;
+    lease.give_back();
+    Ok(())
+}
+
+#[cfg(test)]
+#[path = "second_run_tests.rs"]
+mod tests;
