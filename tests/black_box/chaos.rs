@@ -133,7 +133,7 @@ impl Doors {
 /// One contact: its messages go to both processes by turns, most after an answer, some on the heels of another.
 async fn write(plan: Plan, outside: &Outside, doors: &Doors, contact: u32) {
     let mut dice = Dice::new(plan.seed, ("contact", contact));
-    let share = plan.messages / plan.contacts + u32::from(contact < plan.messages % plan.contacts);
+    let share = plan.messages / plan.contacts + u32::from(contact <= plan.messages % plan.contacts);
     let mut last = None;
     for number in 1..=share {
         let (life, port) = doors.find((contact + number) as usize).await;

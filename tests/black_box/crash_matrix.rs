@@ -109,9 +109,12 @@ impl Cell {
         self.speak(&fleet).await;
         let listening = self.strike(&mut fleet).await;
         fleet.probe(listening, PROBE);
-        let limit = match self.sabotage {
-            None => times.lease() + Duration::from_secs(10),
-            Some(_) => times.dead() * 4,
+        let limit = match (self.sabotage, self.blow) {
+            (Some(_), _) => times.dead() * 4,
+            // A message that could not be recorded ends with a person only when no flight can bring it any longer: a
+            // minute later.
+            (None, Blow::Outage) => times.lease() + Duration::from_secs(75),
+            (None, _) => times.lease() + Duration::from_secs(10),
         };
         let report = fleet.verdict(limit, times.dead() * 2 + Duration::from_secs(4)).await;
         (report, fleet.story())
@@ -280,6 +283,16 @@ async fn paused_and_continued() {
 #[tokio::test]
 async fn without_its_database() {
     must_hold(&SHAPES.map(|shape| Cell::new(Blow::Outage, shape, true))).await;
+}
+
+/// ARC-60: what ends a process on purpose is in test builds only.
+#[test]
+fn a_release_build_knows_no_crash_point() {
+    let program = std::fs::read(crate::app::binary()).unwrap();
+    for word in [&b"CRASH_AT"[..], b"SABOTAGE"] {
+        let is_there = program.windows(word.len()).any(|window| window == word);
+        assert_eq!(is_there, cfg!(debug_assertions), "{}", String::from_utf8_lossy(word));
+    }
 }
 
 /// The checker sees what recovery, fencing and the owed row are for: with each of them taken out, it reports the loss
