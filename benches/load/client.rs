@@ -17,7 +17,7 @@ use crate::service::{ADMIN, SECRET};
 
 /// What contacts write, in this order. The mock model answers each differently and escalates none, so that no guardrail
 /// has to replace a repetition in a window of ten turns.
-const TEXTS: [&str; 9] = [
+pub const TEXTS: [&str; 9] = [
     "hello there",
     "How much is the foundation course?",
     "What is the schedule?",
@@ -75,6 +75,22 @@ impl Connection {
             bail!("not a reply of the model: {}", String::from_utf8_lossy(body));
         }
         Ok(())
+    }
+
+    /// The same with whatever the answer holds: behind a reply that is still queued it is silent.
+    pub async fn talk(&mut self, contact: u64, text: &str) -> anyhow::Result<()> {
+        let mut output = std::mem::take(&mut self.output);
+        write_message(&mut output, contact, text);
+        let status = self.exchange(&output).await;
+        self.output = output;
+        anyhow::ensure!(status? == 200, "the service refused a message");
+        Ok(())
+    }
+
+    /// Sends a contact's message and hangs up.
+    pub async fn leave(mut self, contact: u64, text: &str) -> anyhow::Result<()> {
+        write_message(&mut self.output, contact, text);
+        Ok(self.stream.write_all(&self.output).await?)
     }
 
     /// Sends a request in one write and reads its whole answer; the status code.

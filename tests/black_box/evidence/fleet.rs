@@ -232,6 +232,14 @@ impl Fleet {
         format!("{}\n{outputs}", self.outside.journal.show())
     }
 
+    /// Waits until nothing is queued or owed, at most for `limit`.
+    pub async fn rest(&self, limit: Duration) {
+        let until = Instant::now() + limit;
+        while !matches!(read_tables(&self.url).await, Ok((_, true))) && Instant::now() < until {
+            tokio::time::sleep(Duration::from_millis(250)).await;
+        }
+    }
+
     /// Waits until nothing is owed any longer, at most for `limit`, and judges what was seen.
     pub async fn verdict(&self, limit: Duration, window: Duration) -> Report {
         let until = Instant::now() + limit;
