@@ -285,6 +285,33 @@ async fn without_its_database() {
     must_hold(&SHAPES.map(|shape| Cell::new(Blow::Outage, shape, true))).await;
 }
 
+/// ARC-46: a turn whose second run dies too ends with a person, and the contact is heard again.
+#[tokio::test]
+async fn killed_twice_ends_with_a_person() {
+    let times = Times::chosen();
+    let thinks_for_ever = |names: &str, _| if names.contains("q1x1") { Act::Hang } else { Act::AT_ONCE };
+    let outside = Outside::start(Box::new(thinks_for_ever), Box::new(|_, _| Act::AT_ONCE));
+    let mut fleet = Fleet::new(outside, times, &['a', 'b'], false).await;
+    fleet.members[0].launch().await;
+    fleet.members[1].launch().await;
+    fleet.ask(0, FIRST, None);
+    for (victim, thoughts) in [(0, 1), (1, 2)] {
+        let thought = || fleet.outside.journal.read().iter().filter(|entry| is_thought(&entry.what)).count();
+        let until = tokio::time::Instant::now() + times.lease();
+        while thought() < thoughts {
+            assert!(tokio::time::Instant::now() < until, "no run {thoughts}\n{}", fleet.story());
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        fleet.members[victim].stop(libc::SIGKILL).await;
+        fleet.strike(victim);
+    }
+    fleet.members[0].launch().await;
+    fleet.probe(0, PROBE);
+    let report = fleet.verdict(times.lease() * 2, times.dead() * 2).await;
+    println!("killed twice: {report}");
+    assert!(report.is_sound() && report.handed_off == 1, "{report}\n{}", fleet.story());
+}
+
 /// ARC-60: what ends a process on purpose is in test builds only.
 #[test]
 fn a_release_build_knows_no_crash_point() {
