@@ -6,6 +6,7 @@ use std::io::Write;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -56,7 +57,7 @@ impl Setup {
 
     /// Everything but the process.
     pub async fn prepare(self) -> TestApp {
-        let database = self.database.unwrap_or_else(|| TestServer::database().unwrap());
+        let database = Arc::new(self.database.unwrap_or_else(|| TestServer::database().unwrap()));
         let folder = Folder::new();
         write_tenant(&folder.path.join("config"), self.rules);
         let url = self.database_url.unwrap_or_else(|| database.url().to_owned());
@@ -68,7 +69,7 @@ impl Setup {
             port,
             env,
             folder,
-            _database: database,
+            database,
             client,
             process: None,
             runs: 0,
@@ -163,8 +164,8 @@ pub struct TestApp {
     pub port: u16,
     pub env: BTreeMap<String, String>,
     pub folder: Folder,
-    /// Dropped with the app.
-    _database: TestDatabase,
+    /// Dropped with the last app on it.
+    database: Arc<TestDatabase>,
     client: Client,
     process: Option<Child>,
     runs: u32,
@@ -176,6 +177,29 @@ impl TestApp {
     /// A service with the mock model and the demo tenant.
     pub async fn start() -> Self {
         Setup::default().start().await
+    }
+
+    /// A second process beside this one, on the same database and with the same settings.
+    pub async fn second_process(&self) -> Self {
+        let (folder, port) = (Folder::new(), free_port());
+        write_tenant(&folder.path.join("config"), None);
+        let rules = "config/rules.json";
+        fs::copy(self.folder.path.join(rules), folder.path.join(rules)).unwrap();
+        let mut env = self.env.clone();
+        env.insert("PORT".to_owned(), port.to_string());
+        env.insert("CONFIG_DIR".to_owned(), folder.path.join("config").display().to_string());
+        let mut app = Self {
+            port,
+            env,
+            folder,
+            database: Arc::clone(&self.database),
+            client: self.database.connect().await.unwrap(),
+            process: None,
+            runs: 0,
+            arguments: self.arguments.clone(),
+        };
+        app.launch().await;
+        app
     }
 
     /// Starts the process and waits until it is ready.
@@ -404,7 +428,7 @@ async fn ask(
     answer(request.send().await.unwrap(), started).await.unwrap()
 }
 
-async fn post(port: u16, body: String, secret: Option<&'static str>) -> Answer {
+pub async fn post(port: u16, body: String, secret: Option<&'static str>) -> Answer {
     let started = Instant::now();
     let mut request = client()
         .post(format!("http://127.0.0.1:{port}{}", manychat_agent::http::MESSAGE_PATH))

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use manychat_agent::store::embedded::testing::TestServer;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::answers::{free_lane, hold_lane};
 use crate::app::{CONTACT, Setup, TestApp};
@@ -124,8 +124,11 @@ async fn the_lane_of_a_killed_process_becomes_free() {
     app.env.insert("AGENT_MODEL".to_owned(), "mock:demo".to_owned());
     app.env.insert("RACE_DEADLINE_MS".to_owned(), "8000".to_owned());
     app.launch().await;
-    let answer = app.send("how much is the foundation course?").await;
-    assert!(answer.texts()[0].contains("$450.00"), "{}", answer.body);
+    // It waits for the turn that is still owed, and its reply goes out behind that one's (DEC-35, LANE-6).
+    assert_eq!(app.send("how much is the foundation course?").await.texts(), [] as [String; 0]);
+    app.await_that("select 1 from outbox", |rows| rows.len() == 2).await;
+    let turns = app.turns().await;
+    assert!(turns[3]["text"].as_str().unwrap().contains("$450.00"), "{turns:?}");
 }
 
 /// ARC-49, OPS-5, AC-CLI-12: an orderly end answers what is open, leaves no lane, no owed reply and no process row.
@@ -168,9 +171,10 @@ async fn a_second_signal_ends_at_once() {
     open.abort();
 }
 
-/// ARC-45: a settle that carries an old fence changes nothing, sends nothing and is answered silently.
+/// ARC-45, ARC-40: a settle that carries an old fence records and sends nothing of its reply; the turn of a process that
+/// lives ends with a person, and leaves no owed row behind.
 #[tokio::test]
-async fn a_superseded_turn_sends_and_records_nothing() {
+async fn a_superseded_turn_ends_with_a_person() {
     let app = Setup::default()
         .env("AGENT_MODEL", "mock:slow")
         .env("RACE_DEADLINE_MS", "900")
@@ -180,10 +184,12 @@ async fn a_superseded_turn_sends_and_records_nothing() {
     app.send("how much is it?").await;
     app.run("update rs_lanes set fence = fence + 1").await;
     app.log_line("turn superseded").await;
-    assert_eq!(app.rows("select 1 from outbox").await.len(), 0);
-    assert_eq!(app.turns().await.len(), 1, "no agent row");
-    let left: Vec<Value> = app.rows("select status from rs_owed").await;
-    assert_eq!(left, [json!({"status": "running"})], "the owed reply is left to whoever took over");
+    app.await_that("select 1 from rs_owed", <[_]>::is_empty).await;
+    let queued = app.rows("select payload from outbox").await;
+    assert_eq!(queued, [json!({"payload": {"messages": [app.copy("escalation")]}})]);
+    let turns = app.turns().await;
+    assert_eq!((turns.len(), &turns[1]["outcome"]), (2, &json!("error")));
+    assert_eq!(app.rows("select 1 from rs_handoffs").await.len(), 1);
 }
 
 /// ARC-32, GAP-CH-7, ARC-40: a caller who hung up gets the reply through the outbox, once.

@@ -18,4 +18,6 @@ mod logs;
 mod long_replies;
 mod operators;
 mod privacy;
+mod recovery;
 mod rooms;
+mod two_processes;
