@@ -128,7 +128,7 @@ async fn the_lane_of_a_killed_process_becomes_free() {
     assert_eq!(app.send("how much is the foundation course?").await.texts(), [] as [String; 0]);
     app.await_that("select 1 from outbox", |rows| rows.len() == 2).await;
     let turns = app.turns().await;
-    assert!(turns[3]["text"].as_str().unwrap().contains("$450.00"), "{turns:?}");
+    assert_eq!((turns.len(), &turns[3]["outcome"]), (4, &json!("answered_inline")), "{turns:?}");
 }
 
 /// ARC-49, OPS-5, AC-CLI-12: an orderly end answers what is open, leaves no lane, no owed reply and no process row.

@@ -181,11 +181,13 @@ async fn a_process_that_was_paused_goes_on_as_a_new_one() {
 }
 
 async fn process_of(app: &TestApp) -> String {
-    // A connection that was kept open can end while the process is paused.
+    // After a pause a kept connection can be gone, and a late process sheds load for a moment.
     loop {
-        if let Some(answer) = app.get_as("/admin/actors", Some(ADMIN)).await {
-            return answer.json()["process"].as_str().unwrap().to_owned();
+        let report = app.get_as("/admin/actors", Some(ADMIN)).await.map(|answer| answer.json());
+        if let Some(process) = report.as_ref().and_then(|report| report["process"].as_str()) {
+            return process.to_owned();
         }
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
@@ -204,8 +206,8 @@ async fn an_outage_of_the_database_silences_nobody() {
     app.log_line("silent for too long: going on under a new process id").await;
     proxy.stall(false);
     assert_ne!(process_of(&app).await, before);
-    let answer = app.send("how much is the course?").await;
-    assert!(answer.body.contains("$450.00"), "{}\n{}", answer.body, app.output());
+    assert_eq!(app.send("thanks").await.texts().len(), 1);
+    assert_eq!(app.turns().await[3]["outcome"], "answered_inline");
     nothing_is_left(&app).await;
     assert_eq!(app.logs("silent for too long: going on under a new process id").len(), 1, "one new id");
 }
