@@ -2,7 +2,8 @@
 //! late for its request, or answers several messages; then another process must make good what ARC-40 to ARC-43
 //! promise. How to read it and what it found: docs/reliability.md.
 //!
-//! `PROOF_TIMES=real` runs the same cells with the service's own times (20 s, 30 s, 40 s): some ten minutes.
+//! `PROOF_TIMES=real` runs the same cells with the service's own times (20 s, 30 s, 40 s), `PROOF_STORY=1` tells what was
+//! seen in each.
 
 use std::time::Duration;
 
@@ -110,7 +111,8 @@ impl Cell {
         let listening = self.strike(&mut fleet).await;
         fleet.probe(listening, PROBE);
         let limit = match (self.sabotage, self.blow) {
-            (Some(_), _) => times.dead() * 4,
+            // Longer than recovery takes, shorter than the lease of a claim.
+            (Some(_), _) => times.dead() * 2 + Duration::from_secs(6),
             // A message that could not be recorded ends with a person only when no flight can bring it any longer: a
             // minute later.
             (None, Blow::Outage) => times.lease() + Duration::from_secs(75),
@@ -167,11 +169,13 @@ impl Cell {
         self.held(fleet).await;
         fleet.strike(0);
         fleet.members[0].signal(libc::SIGSTOP);
+        tokio::time::sleep(Duration::from_millis(50)).await;
         // The answers wait in the sockets of the paused process.
         fleet.outside.gate.send_replace(true);
         tokio::time::sleep(fleet.times.dead() * 3 / 2 + Duration::from_secs(1)).await;
         fleet.members[0].signal(libc::SIGCONT);
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        // At first it sees that it lags, and sheds (SHED-1).
+        tokio::time::sleep(Duration::from_secs(3)).await;
         0
     }
 
@@ -204,6 +208,9 @@ async fn run(cells: &[Cell]) -> Vec<(Cell, Report, String)> {
     let runs = cells.iter().map(|cell| async move {
         let (report, story) = cell.run(times).await;
         println!("{cell:?}: {report}");
+        if std::env::var_os("PROOF_STORY").is_some() {
+            println!("{story}");
+        }
         (*cell, report, story)
     });
     futures_util::future::join_all(runs).await
