@@ -97,12 +97,13 @@ fn manychat(seed: u64, calm: &Arc<AtomicBool>) -> Script {
         if calm.load(Ordering::Relaxed) {
             return Act::AT_ONCE;
         }
-        match dice.below(200) {
-            0..3 => Act::Refuse(429),
-            3..10 => Act::Refuse(500),
-            10..16 => Act::Close,
-            16..24 => Act::Lose,
-            24 => Act::Hang,
+        // Few 429: each stops all calls of all processes for a second.
+        match dice.below(400) {
+            0..2 => Act::Refuse(429),
+            2..16 => Act::Refuse(500),
+            16..28 => Act::Close,
+            28..44 => Act::Lose,
+            44 => Act::Hang,
             _ => Act::Answer(dice.time(0, 60)),
         }
     })
@@ -231,7 +232,7 @@ async fn chaos_through_two_processes() {
     calm.store(true, Ordering::Relaxed);
     // A reply that ManyChat has refused several times waits for its next attempt, and the contact's next behind it
     // (BOX-13, BOX-14): that is no silence of ours. A row that nobody takes over stays beyond it and is seen.
-    fleet.rest(LONGEST_RETRY).await;
+    fleet.rest(LONGEST_RETRY + Duration::from_secs(u64::from(plan.messages) / 20)).await;
     probe(&mut fleet, plan).await;
     let report = fleet.verdict(Times::SHORT.lease() + Duration::from_secs(60), WINDOW).await;
     let (hard, orderly) = (kills.hard.get(), kills.orderly.get());
