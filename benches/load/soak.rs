@@ -110,7 +110,7 @@ async fn write(
                     next.set(place + 1);
                     tokio::time::sleep_until(due.into()).await;
                     let (contact, text) = message(place);
-                    if place % HANGS_UP == 0 {
+                    if place.is_multiple_of(HANGS_UP) {
                         connection.leave(contact, text).await?;
                         connection = Connection::open(address).await?;
                     } else {
