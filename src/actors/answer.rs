@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::oneshot;
 
-use super::confirmer::Confirmer;
-use crate::domain::TurnId;
+use super::confirmer::{Confirmer, Watched};
+use crate::domain::{ConversationId, TurnId};
 
 /// Bytes for the response.
 pub struct Answer {
@@ -24,29 +24,36 @@ pub type Outgoing = oneshot::Sender<Answer>;
 pub struct OwedReply {
     turn: TurnId,
     confirmer: Confirmer,
-    unconfirmed: Option<Counted>,
-    in_hand: Option<Counted>,
+    watched: Watched,
 }
 
 impl OwedReply {
-    /// Tracks the reply of `turn` in the conversation's counts.
-    pub(super) fn new(turn: TurnId, confirmer: Confirmer, counts: &ReplyCounts) -> Self {
+    /// Tracks the reply of `turn` in the conversation's counts. `freed`: the conversation, when another process waits
+    /// for its lane.
+    pub(super) fn new(
+        turn: TurnId,
+        confirmer: Confirmer,
+        counts: &ReplyCounts,
+        freed: Option<ConversationId>,
+    ) -> Self {
         let unconfirmed = Some(Counted::new(&counts.unconfirmed));
-        Self { turn, confirmer, unconfirmed, in_hand: Some(Counted::new(&counts.in_hand)) }
+        let in_hand = Some(Counted::new(&counts.in_hand));
+        Self { turn, confirmer, watched: Watched { unconfirmed, in_hand, freed } }
     }
 
     /// The last byte was taken by a socket that is not known to be closed.
     pub fn handed_over(mut self) {
-        self.in_hand = None;
+        self.watched.in_hand = None;
     }
 }
 
 impl Drop for OwedReply {
     fn drop(&mut self) {
-        match self.in_hand.take() {
-            None => self.confirmer.confirm(self.turn, self.unconfirmed.take()),
+        let watched = std::mem::take(&mut self.watched);
+        match watched.in_hand {
+            None => self.confirmer.confirm(self.turn, watched),
             // Only when it stands in the outbox may the contact's next reply be settled (ARC-43).
-            in_hand => self.confirmer.queue(self.turn, self.unconfirmed.take(), in_hand),
+            Some(_) => self.confirmer.queue(self.turn, watched),
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -13,7 +13,8 @@ use tokio::sync::mpsc;
 use super::answer::Counted;
 use super::outbox::OutboxWaker;
 use super::supervised::Restarts;
-use crate::domain::{Clock, TurnId};
+use crate::domain::{Clock, ConversationId, TurnId};
+use crate::store::notices::Freed;
 use crate::store::{Database, StoreError, owed};
 use crate::telemetry::crash_points::{self, Point};
 
@@ -32,14 +33,29 @@ pub struct Confirmer {
     open: Arc<AtomicU64>,
 }
 
-/// A reply to work off. Its conversation counts it as unconfirmed as long as this lives.
+/// Who waits for a reply to be worked off.
+#[derive(Default)]
+pub(super) struct Watched {
+    /// Counts it as neither confirmed nor queued.
+    pub(super) unconfirmed: Option<Counted>,
+    /// Counts it as in our hands until it stands in the outbox.
+    pub(super) in_hand: Option<Counted>,
+    /// Its conversation, when another process waits for the lane: it is told then (ARC-47a).
+    pub(super) freed: Option<ConversationId>,
+}
+
+/// A reply to work off.
 struct Work {
     turn: TurnId,
     /// It goes into the outbox first.
     queue: bool,
-    _unconfirmed: Option<Counted>,
-    /// Lowered as soon as the reply stands in the outbox.
-    in_hand: Mutex<Option<Counted>>,
+    watched: Mutex<Watched>,
+}
+
+impl Work {
+    fn watched(&self) -> MutexGuard<'_, Watched> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Confirmer {
@@ -49,12 +65,13 @@ impl Confirmer {
         database: Database,
         clock: Arc<dyn Clock>,
         waker: OutboxWaker,
+        freed: Arc<Freed>,
         io: &Handle,
         restarts: Restarts,
     ) -> Self {
         let (work, jobs) = mpsc::unbounded_channel();
         let open = Arc::new(AtomicU64::new(0));
-        let worker = Worker { database, clock, waker, open: Arc::clone(&open), restarts };
+        let worker = Worker { database, clock, waker, freed, open: Arc::clone(&open), restarts };
         io.spawn(async move { worker.run(jobs).await });
         Self { work, open }
     }
@@ -72,13 +89,13 @@ impl Confirmer {
     }
 
     /// The reply was handed over, or is in the outbox.
-    pub(super) fn confirm(&self, turn: TurnId, count: Option<Counted>) {
-        self.send(Work { turn, queue: false, _unconfirmed: count, in_hand: Mutex::new(None) });
+    pub(super) fn confirm(&self, turn: TurnId, watched: Watched) {
+        self.send(Work { turn, queue: false, watched: Mutex::new(watched) });
     }
 
     /// The reply could not be handed over: it goes through the outbox.
-    pub(super) fn queue(&self, turn: TurnId, count: Option<Counted>, in_hand: Option<Counted>) {
-        self.send(Work { turn, queue: true, _unconfirmed: count, in_hand: Mutex::new(in_hand) });
+    pub(super) fn queue(&self, turn: TurnId, watched: Watched) {
+        self.send(Work { turn, queue: true, watched: Mutex::new(watched) });
     }
 
     fn send(&self, work: Work) {
@@ -95,6 +112,7 @@ struct Worker {
     database: Database,
     clock: Arc<dyn Clock>,
     waker: OutboxWaker,
+    freed: Arc<Freed>,
     open: Arc<AtomicU64>,
     restarts: Restarts,
 }
@@ -112,7 +130,9 @@ impl Worker {
                 }
             }
             // Only now are their conversations free of them.
-            batch.clear();
+            for work in batch.drain(..) {
+                drop(work.watched().unconfirmed.take());
+            }
             self.open.fetch_sub(done, Ordering::AcqRel);
         }
     }
@@ -127,7 +147,7 @@ impl Worker {
         for work in batch {
             if work.queue {
                 until_done(|| owed::queue(&self.database, work.turn)).await;
-                drop(work.in_hand.lock().unwrap_or_else(PoisonError::into_inner).take());
+                work.watched().in_hand = None;
                 self.waker.wake();
             }
             confirmed.push(work.turn);
@@ -135,6 +155,9 @@ impl Worker {
         crash_points::passed_late(Point::BytesOut).await;
         if confirm_all(&self.database, self.clock.as_ref(), &confirmed).await {
             self.waker.wake();
+        }
+        for conversation in batch.iter().filter_map(|work| work.watched().freed.take()) {
+            self.freed.add(conversation);
         }
     }
 }

@@ -204,7 +204,7 @@ impl Steps for Watch {
         Box::pin(async move {
             tokio::task::yield_now().await;
             played.note_end(&request);
-            SettleReport::Inline(b"reply".to_vec())
+            SettleReport::Inline { body: b"reply".to_vec(), others_wait: false }
         })
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use jiff::{SignedDuration, Timestamp};
 
-use super::confirmer::Confirmer;
+use super::confirmer::{Confirmer, Watched};
 use super::outbox::OutboxWaker;
 use super::resolver::Resolver;
 use crate::channel::{InboundMessage, Media};
@@ -144,8 +144,8 @@ impl LateTurns {
             turn::settle(&self.context, &request, &opened, &draft, way).await
         };
         match AssertUnwindSafe(work).catch_unwind().await {
-            Ok(SettleReport::Inline(_) | SettleReport::Queued) => {
-                self.confirmer.confirm(request.id, None);
+            Ok(SettleReport::Inline { .. } | SettleReport::Queued) => {
+                self.confirmer.confirm(request.id, Watched::default());
                 self.waker.wake();
             }
             Ok(SettleReport::Dropped) => {}

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
+use super::confirmer::Watched;
 use super::late::LateTurns;
 use super::supervised::Restarts;
 use crate::store::StoreError;
@@ -110,11 +111,11 @@ impl Recoverer {
     fn take_over(&self, orphan: Orphan) {
         let found = match orphan {
             Orphan::Said(turn) => {
-                self.late.confirmer.queue(turn, None, None);
+                self.late.confirmer.queue(turn, Watched::default());
                 (turn, "said")
             }
             Orphan::Queued(turn) => {
-                self.late.confirmer.confirm(turn, None);
+                self.late.confirmer.confirm(turn, Watched::default());
                 (turn, "queued")
             }
             Orphan::Running(turn) => {

@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
 use super::answer::Counted;
-use super::confirmer::Confirmer;
+use super::confirmer::{Confirmer, Watched};
 use super::outbox::OutboxWaker;
 use super::supervised::Restarts;
 use crate::store::StoreError;
@@ -83,7 +83,7 @@ impl Resolver {
                 Resolved::Abandoned => return self.ended(request, "abandoned"),
                 Resolved::Queued => {
                     // It stands in the outbox now: nothing is owed any longer.
-                    self.confirmer.confirm(request.id, None);
+                    self.confirmer.confirm(request.id, Watched::default());
                     return self.ended(request, "queued");
                 }
             }

@@ -14,7 +14,7 @@ use super::heartbeat::Heartbeat;
 use super::late::LateTurns;
 use super::manychat::{DatabaseRate, Delivery, ManyChat, Parts};
 use super::observe::ActorsReport;
-use super::outbox::{Outbox, WorkerParts};
+use super::outbox::{Outbox, OutboxWaker, WorkerParts};
 use super::pressure::{Overload, Pressure};
 use super::recoverer::Recoverer;
 use super::resolver::Resolver;
@@ -111,6 +111,37 @@ fn worker_parts(
     }
 }
 
+/// Starts what pays and recovers owed replies; nothing is recovered by a process without workers.
+fn start_recovery(
+    context: &Arc<TurnContext>,
+    snapshots: &Arc<Snapshots>,
+    waker: &OutboxWaker,
+    recovers: bool,
+    restarts: &Restarts,
+    io: &Handle,
+) -> (Confirmer, Resolver, Option<Recoverer>) {
+    let clock = Arc::clone(&context.clock);
+    let confirmer = Confirmer::start(
+        context.database.clone(),
+        clock,
+        waker.clone(),
+        Arc::clone(&context.freed),
+        io,
+        restarts.clone(),
+    );
+    let resolver =
+        Resolver::new(Arc::clone(context), confirmer.clone(), waker.clone(), io.clone(), restarts.clone());
+    let late = LateTurns {
+        context: Arc::clone(context),
+        snapshots: Arc::clone(snapshots),
+        confirmer: confirmer.clone(),
+        resolver: resolver.clone(),
+        waker: waker.clone(),
+    };
+    let recoverer = recovers.then(|| Recoverer::new(late, io.clone(), restarts.clone()));
+    (confirmer, resolver, recoverer)
+}
+
 /// Starts telling other processes of free lanes and hearing it from them (ARC-47a).
 fn start_waking(context: &Arc<TurnContext>, address: Address, io: &Handle, restarts: &Restarts) -> LaneWatch {
     let lanes = LaneWatch::default();
@@ -151,24 +182,8 @@ impl System {
             Outbox::start(parts, &system_arbiter.handle())
         });
         let waker = outbox.as_ref().map(Outbox::waker).unwrap_or_default();
-        let clock = Arc::clone(&context.clock);
-        let confirmer =
-            Confirmer::start(context.database.clone(), clock, waker.clone(), &io, restarts.clone());
-        let resolver = Resolver::new(
-            Arc::clone(&context),
-            confirmer.clone(),
-            waker.clone(),
-            io.clone(),
-            restarts.clone(),
-        );
-        let late = LateTurns {
-            context: Arc::clone(&context),
-            snapshots: Arc::clone(&snapshots),
-            confirmer: confirmer.clone(),
-            resolver: resolver.clone(),
-            waker: waker.clone(),
-        };
-        let recoverer = outbox.is_some().then(|| Recoverer::new(late, io.clone(), restarts.clone()));
+        let (confirmer, resolver, recoverer) =
+            start_recovery(&context, &snapshots, &waker, outbox.is_some(), &restarts, &io);
         let lanes = start_waking(&context, database, &io, &restarts);
         let steps = Arc::new(TurnSteps { context: Arc::clone(&context), resolver: resolver.clone() });
         let shared = Arc::new(Shared { steps, confirmer: confirmer.clone(), waker, pulse, lanes, io });

@@ -61,6 +61,10 @@ pub(super) async fn tell(context: &TurnContext) {
 
 /// Wakes conversations whose lane another process has freed. The database can be away: the rest is asked for then.
 pub(super) async fn hear(address: &Address, lanes: &LaneWatch) {
+    // Nobody listens through a transaction pooler (DEC-29).
+    if address.is_behind_pooler() {
+        return;
+    }
     let mut pause = PAUSES.0;
     loop {
         if let Ok(mut listener) = notices::Listener::open(address).await {

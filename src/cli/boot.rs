@@ -11,7 +11,7 @@ use crate::config::{self, DatabaseUrl, ReservedNames, Settings, Tenant, Warning}
 use crate::domain::{ProcessId, SystemClock};
 use crate::store::embedded::{EmbeddedOptions, EmbeddedServer};
 use crate::store::notices::Freed;
-use crate::store::{self, Address, Database, PoolLimits, Pulse, migrations};
+use crate::store::{self, Address, Database, PoolLimits, Pulse, migrations, pooler};
 use crate::turn::{Snapshots, TurnContext, TurnSettings};
 use crate::{manychat, model, telemetry};
 
@@ -124,6 +124,17 @@ pub(super) async fn migrate(address: &Address) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Looks whether a transaction pooler stands before the server; one that cannot be worked with ends the boot (DEC-29).
+pub(super) async fn inspect(address: Address) -> anyhow::Result<Address> {
+    let address = pooler::inspect(address).await.context("DATABASE_URL")?;
+    if address.is_behind_pooler() {
+        tracing::info!(
+            "the database is behind a transaction pooler: waiting messages are looked for once a second"
+        );
+    }
+    Ok(address)
+}
+
 /// Wires the actors of this process.
 pub(super) fn start_system(
     runtime: &'static Runtime,
@@ -138,7 +149,7 @@ pub(super) fn start_system(
         runner: model::resolve(&settings.model)?,
         clock: Arc::new(SystemClock),
         pulse: Pulse::new(ProcessId::fresh(), settings.process_dead),
-        freed: Freed::default(),
+        freed: Arc::new(Freed::default()),
         settings: TurnSettings::of(settings),
     };
     let (handle, orders) = manychat::channel();

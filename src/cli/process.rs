@@ -50,6 +50,7 @@ async fn live(
     boot::report_configuration(&tenant);
     boot::report_warnings(&warnings);
     boot::migrate(&database).await?;
+    let database = boot::inspect(database).await?;
     let snapshots = Arc::new(Snapshots::new(tenant));
     let workers = role != Role::Serve { workers: false };
     let system = boot::start_system(runtime, &settings, database, Arc::clone(&snapshots), workers)?;

@@ -22,6 +22,8 @@ pub struct Address {
     config: Config,
     /// `None`: connections are not encrypted.
     tls: Option<MakeRustlsConnect>,
+    /// A transaction pooler stands before the server: nothing may be kept in a session (DEC-29).
+    pooled: bool,
 }
 
 /// Why `DATABASE_URL` cannot be used. No variant repeats the address: it can hold a password (ENV-26).
@@ -78,18 +80,18 @@ impl FromStr for Address {
         let is_local = config.get_hosts().iter().all(|host| matches!(host, Host::Unix(_)));
         if mode == "disable" || is_local {
             config.ssl_mode(SslMode::Disable);
-            return Ok(Self { config, tls: None });
+            return Ok(Self { config, tls: None, pooled: false });
         }
         config.ssl_mode(if mode == "prefer" { SslMode::Prefer } else { SslMode::Require });
         let tls = tls::connector(checked).map_err(|error| AddressError::Tls(error.to_string()))?;
-        Ok(Self { config, tls: Some(tls) })
+        Ok(Self { config, tls: Some(tls), pooled: false })
     }
 }
 
 impl From<Config> for Address {
     /// A server of our own on a Unix socket.
     fn from(config: Config) -> Self {
-        Self { config, tls: None }
+        Self { config, tls: None, pooled: false }
     }
 }
 
@@ -99,6 +101,17 @@ impl Address {
     pub fn password_in(url: &str) -> Option<String> {
         let config: Config = take_tls_options(url).0.parse().ok()?;
         String::from_utf8(config.get_password()?.to_vec()).ok()
+    }
+
+    /// The same address, known to go through a transaction pooler.
+    pub(super) fn behind_pooler(self) -> Self {
+        Self { pooled: true, ..self }
+    }
+
+    /// Whether it is known to go through a transaction pooler.
+    #[must_use]
+    pub const fn is_behind_pooler(&self) -> bool {
+        self.pooled
     }
 
     /// The driver's part.

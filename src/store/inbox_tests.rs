@@ -133,11 +133,11 @@ async fn a_turn_ends_before_another_processs_message() {
     {
         bench.keep(process, "right", kept).await;
     }
-    let waits = bench.waits(bench.there, &[other.clone()]).await;
+    let waits = bench.waits(bench.there, std::slice::from_ref(&other)).await;
     assert_eq!(waits, Waits { conversation: bench.conversation, kept: vec![other.id] });
     assert_eq!(bench.started(bench.here, &[one, two, three.clone()]).await.taken, 2);
     assert_eq!(bench.texts().await, ["other", "three"], "rows become turns in Open");
-    assert_eq!(bench.waits(bench.here, &[three.clone()]).await.kept, [three.id]);
+    assert_eq!(bench.waits(bench.here, std::slice::from_ref(&three)).await.kept, [three.id]);
     assert_eq!(bench.started(bench.there, &[other]).await.taken, 1);
     assert_eq!(bench.started(bench.here, &[three]).await.taken, 1);
     let said: Vec<String> = bench

@@ -17,6 +17,7 @@ pub mod notices;
 pub mod open;
 pub mod outbox;
 pub mod owed;
+pub mod pooler;
 pub mod processes;
 pub mod rate;
 pub mod second_run;

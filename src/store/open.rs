@@ -375,7 +375,7 @@ async fn fly(
     values: &Values<'_>,
 ) -> Result<(Row, Row, Row), StoreError> {
     let Prepared { begin, take_lane, record, read, commit } = Prepared::on(lease).await?;
-    let tenant = request.tenant.as_str();
+    let (client, tenant) = (lease.client()?, request.tenant.as_str());
     let lane_values: &[&(dyn ToSql + Sync)] = &[
         &tenant,
         &values.subscriber,
@@ -418,7 +418,6 @@ async fn fly(
         &MOST_EARLIER,
         &values.day,
     ];
-    let client = lease.client()?;
     let (begun, lane, recorded, reading, committed) = tokio::join!(
         client.execute(&begin, &[]),
         client.query_one(&take_lane, lane_values),
@@ -428,8 +427,7 @@ async fn fly(
     );
     begun?;
     let rows = (lane?, recorded?, reading?);
-    committed?;
-    Ok(rows)
+    Ok(committed.map(|_| rows)?)
 }
 
 /// The column `history` of a row; empty when the turn may not read it.

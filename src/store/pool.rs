@@ -52,6 +52,7 @@ impl Database {
     /// [`StoreError::Unavailable`] when the limits make no pool.
     pub fn new(address: Address, io: Handle, limits: PoolLimits) -> Result<Self, StoreError> {
         let config = address.config().clone();
+        let pooled = address.is_behind_pooler();
         let connect = OnRuntime { io: io.clone(), address };
         let manager =
             Manager::from_connect(config, connect, ManagerConfig { recycling_method: RecyclingMethod::Fast });
@@ -61,7 +62,7 @@ impl Database {
             .create_timeout(Some(limits.connect))
             .recycle_timeout(Some(limits.connect))
             .runtime(Runtime::Tokio1)
-            .post_create(prepare_all())
+            .post_create(prepare_all(pooled))
             .build()
             .map_err(|_| StoreError::Unavailable { reason: "the pool could not be built" })?;
         io.spawn(close_idle(pool.clone(), limits.idle));
@@ -144,12 +145,15 @@ fn unavailable(error: PoolError) -> StoreError {
 
 /// Prepares every statement of the request path on a new connection, so that a flight never waits for it (ARC-6).
 /// A statement that the server refuses does not make the connection useless: its own user meets the error.
-fn prepare_all() -> Hook {
-    Hook::async_fn(|client, _| {
+/// Behind a transaction pooler a setting of the session would reach others, so there is none (DEC-29).
+fn prepare_all(pooled: bool) -> Hook {
+    Hook::async_fn(move |client, _| {
         Box::pin(async move {
             // Planning these statements costs the server more than running them, and no value changes the best plan:
             // measured, a fifth to a quarter more turns a second. A server that refuses the setting works without.
-            let _ = client.batch_execute(statements::PLAN_ONCE).await;
+            if !pooled {
+                let _ = client.batch_execute(statements::PLAN_ONCE).await;
+            }
             for sql in statements::REQUEST_PATH {
                 if let Err(error) = client.prepare_cached(sql).await
                     && error.code().is_none()

@@ -20,7 +20,7 @@ pub struct TurnContext {
     /// This process: its id and whether its beats still count.
     pub pulse: Pulse,
     /// Where lanes are put that another process waits for (ARC-47a).
-    pub freed: Freed,
+    pub freed: Arc<Freed>,
     /// What the environment says about turns.
     pub settings: TurnSettings,
 }

@@ -33,7 +33,13 @@ pub enum OpenReport {
 /// What became of a decided reply.
 pub enum SettleReport {
     /// Recorded; this block may go inline.
-    Inline(Vec<u8>),
+    Inline {
+        /// The rendered reply.
+        body: Vec<u8>,
+        /// True when another process has messages of the contact. It is told when the reply is out: before, its own
+        /// reply would have to go through the outbox (ARC-47).
+        others_wait: bool,
+    },
     /// Recorded and queued.
     Queued,
     /// Somebody else ended the turn.
@@ -232,17 +238,13 @@ pub async fn settle(
     };
     let flight = settle_request(context, opened, request, draft, deferred, &delivery);
     let outcome = flight.agent.outcome;
-    let settled = within(limit, settle::settle(&context.database, &flight)).await.map(|settlement| {
-        if settlement.others_wait {
-            context.freed.add(opened.conversation);
-        }
-        settlement.settled
-    });
-    match settled {
+    let settled = within(limit, settle::settle(&context.database, &flight)).await;
+    let others_wait = settled.as_ref().is_ok_and(|settlement| settlement.others_wait);
+    match settled.map(|settlement| settlement.settled) {
         Ok(Settled::Inline) => {
             report_rest(opened, &delivery);
             report_turn(opened, draft, outcome, false);
-            SettleReport::Inline(body)
+            SettleReport::Inline { body, others_wait }
         }
         Ok(Settled::Queued) => {
             if !deferred {
@@ -250,6 +252,9 @@ pub async fn settle(
                     "reply queued behind the previous one");
             }
             report_turn(opened, draft, outcome, silenced || !deferred);
+            if others_wait {
+                context.freed.add(opened.conversation);
+            }
             SettleReport::Queued
         }
         Ok(Settled::Superseded) => {

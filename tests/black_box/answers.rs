@@ -66,20 +66,20 @@ async fn messages_behind_a_running_turn_are_answered_together() {
     let app = Setup::default().env("RACE_DEADLINE_MS", "6000").start().await;
     app.send("hello").await;
     hold_lane(&app).await;
-    let first = app.send_later(CONTACT, "how much");
-    app.log_line("turn complete").await;
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    let second = app.send_later(CONTACT, "is the");
-    tokio::time::sleep(Duration::from_millis(200)).await;
-    let third = app.send_later(CONTACT, "foundation course?");
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    let mut sent = Vec::new();
+    for (index, text) in ["how much", "is the", "foundation course?"].into_iter().enumerate() {
+        sent.push(app.send_later(CONTACT, text));
+        app.await_that("select 1 from rs_inbox", |rows| rows.len() == index + 1).await;
+    }
     free_lane(&app).await;
-    assert_eq!(first.await.unwrap().texts().len(), 1, "the running turn has a reply of its own");
-    assert_eq!(second.await.unwrap().texts().len(), 0, "an earlier message of the burst");
-    assert_eq!(third.await.unwrap().texts().len(), 1, "the last message of the burst");
+    let mut texts = Vec::new();
+    for answer in sent {
+        texts.push(answer.await.unwrap().texts().len());
+    }
+    assert_eq!(texts, [0, 0, 1], "the last message of the burst gets the reply");
     let turns = app.turns().await;
     let shape: Vec<_> = turns.iter().map(|turn| turn["role"].as_str().unwrap()).collect();
-    assert_eq!(shape, ["user", "agent", "user", "agent", "user", "user", "agent"]);
+    assert_eq!(shape, ["user", "agent", "user", "user", "user", "agent"]);
     assert_eq!(app.rows("select turn_count from conversations").await, [json!({"turn_count": 4})]);
 }
 

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::answers::{free_lane, hold_lane};
-use crate::app::{CONTACT, SECRET, Setup, TestApp};
+use crate::app::{CONTACT, SECRET, Setup};
 
 /// PROC-4, ARC-45a, DEC-5: messages that alternate between two processes are recorded and answered in the order in which
 /// they came; those of one process are not merged across the other's.
@@ -33,23 +33,6 @@ async fn alternating_messages_keep_their_order() {
     assert!(turns.iter().skip(1).step_by(2).all(|turn| turn["role"] == "agent"), "{turns:?}");
     assert_eq!(turns.len(), 12, "each is answered by itself: {turns:?}");
     assert_eq!(first.rows("select 1 from rs_inbox").await.len(), 0);
-}
-
-/// ARC-45a, DEC-5: messages that wait in one process behind another's turn are one turn.
-#[tokio::test]
-async fn messages_that_wait_for_another_process_are_answered_together() {
-    let app = TestApp::start().await;
-    app.send("hello").await;
-    hold_lane(&app).await;
-    let first = app.send_later(CONTACT, "how much");
-    app.await_rows("select 1 from rs_inbox").await;
-    let second = app.send_later(CONTACT, "is it?");
-    app.await_that("select 1 from rs_inbox", |rows| rows.len() == 2).await;
-    free_lane(&app).await;
-    assert_eq!(first.await.unwrap().texts().len(), 0);
-    assert!(second.await.unwrap().texts()[0].contains("$450.00"));
-    let roles: Vec<_> = app.turns().await.iter().map(|turn| turn["role"].clone()).collect();
-    assert_eq!(roles, ["user", "agent", "user", "user", "agent"]);
 }
 
 /// LANE-3, AC-CH-21: a message that proves nothing waits for nobody, whoever runs the contact's turn, and holds nobody

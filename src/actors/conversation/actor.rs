@@ -11,11 +11,12 @@ use tokio::runtime::Handle;
 use tracing::{Instrument, Span};
 
 use super::current::{Current, copy_answer, copy_of};
-use super::machine::{Effect, Event, Machine, OpenResult, SettleResult, StoreResult, Telling, Ticket};
+use super::events::{Effect, Event, OpenResult, SettleResult, StoreResult, Telling, Ticket};
+use super::machine::Machine;
 use super::mailbox::{Mailbox, Notice};
 use super::steps::Steps;
 use crate::actors::answer::Counted;
-use crate::actors::confirmer::Confirmer;
+use crate::actors::confirmer::{Confirmer, Watched};
 use crate::actors::directory::{ContactKey, Directory};
 use crate::actors::outbox::OutboxWaker;
 use crate::actors::waking::LaneWatch;
@@ -152,11 +153,12 @@ impl ConversationActor {
             Effect::Tell(ticket, telling) => self.tell(ticket, telling, ctx),
             Effect::Forget(ticket) => drop(self.mailbox.take(&[ticket])),
             Effect::QueueReply(turn) => self.with_turn(turn, |shared, current| {
-                let in_hand = Counted::new(&self.mailbox.replies.in_hand);
-                shared.confirmer.queue(current.request.id, None, Some(in_hand));
+                let in_hand = Some(Counted::new(&self.mailbox.replies.in_hand));
+                let watched = Watched { unconfirmed: None, in_hand, freed: current.freed() };
+                shared.confirmer.queue(current.request.id, watched);
             }),
             Effect::ConfirmQueued(turn) => self.with_turn(turn, |shared, current| {
-                shared.confirmer.confirm(current.request.id, None);
+                shared.confirmer.confirm(current.request.id, Watched::default());
                 shared.waker.wake();
             }),
             Effect::Resolve { turn, told } => self.resolve(turn, told),
@@ -329,22 +331,11 @@ impl ConversationActor {
             return false;
         }
         let Some(mut repeated) = self.mailbox.take(&[notice.ticket]).pop() else { return false };
-        for current in self.turns.values_mut() {
-            repeated = match current.join(repeated) {
-                Ok(first) => return self.joined(first, notice, ctx),
-                Err(none) => none,
-            };
-        }
-        match self.mailbox.join(repeated) {
-            Ok(first) => self.joined(first, notice, ctx),
-            Err(none) => {
-                self.mailbox.put_back(vec![none]);
-                false
-            }
-        }
-    }
-
-    fn joined(&mut self, first: Ticket, notice: &Notice, ctx: &mut Context<Self>) -> bool {
+        let running = self.turns.values_mut().find_map(|current| current.join(&mut repeated));
+        let Some(first) = running.or_else(|| self.mailbox.join(&mut repeated)) else {
+            self.mailbox.put_back(vec![repeated]);
+            return false;
+        };
         tracing::info!("repeated request joins the turn of the first");
         self.arm(first, notice.deadline, ctx);
         true
@@ -403,9 +394,10 @@ impl ConversationActor {
 
     fn settled(&mut self, turn: Ticket, report: SettleReport) -> SettleResult {
         match report {
-            SettleReport::Inline(body) => {
+            SettleReport::Inline { body, others_wait } => {
                 if let Some(current) = self.turns.get_mut(&turn) {
                     current.rendered = Some(body);
+                    current.others_wait = others_wait;
                 }
                 SettleResult::Inline
             }

@@ -7,11 +7,11 @@ use tracing::Span;
 use uuid::Uuid;
 
 use super::actor::Shared;
-use super::machine::{Telling, Ticket};
+use super::events::{Telling, Ticket};
 use super::mailbox::{Arrival, Mailbox, Slot, repeats};
 use super::steps::Copy;
 use crate::actors::answer::{Answer, OwedReply};
-use crate::domain::{Deadline, ProcessId, TurnId};
+use crate::domain::{ConversationId, Deadline, ProcessId, TurnId};
 use crate::store::open::OpenTurn;
 use crate::turn::{Draft, Run, TurnRequest};
 
@@ -25,6 +25,8 @@ pub(super) struct Current {
     pub(super) opened: Option<Arc<OpenTurn>>,
     pub(super) draft: Option<Draft>,
     pub(super) rendered: Option<Vec<u8>>,
+    /// Another process waits for the lane.
+    pub(super) others_wait: bool,
     /// The request was answered without a message.
     pub(super) silenced: bool,
     /// How often the turn has waited for the reply before it to leave our hands.
@@ -66,6 +68,7 @@ impl Current {
             opened: None,
             draft: None,
             rendered: None,
+            others_wait: false,
             silenced: false,
             in_hand_waits: 0,
         })
@@ -113,6 +116,11 @@ impl Current {
         self.request.rows.iter().all(|row| row.stored)
     }
 
+    /// The conversation, when another process is to be told that its lane is free.
+    pub(super) fn freed(&self) -> Option<ConversationId> {
+        self.opened.as_ref().filter(|_| self.others_wait).map(|opened| opened.conversation)
+    }
+
     /// The message whose request gets the reply.
     pub(super) fn live(&self) -> Option<Ticket> {
         self.callers.last().map(|live| live.ticket)
@@ -129,19 +137,17 @@ impl Current {
     }
 
     /// Gives the place of a caller who is gone to the one who repeats its message (DEC-30). Returns the message's
-    /// ticket, or the repetition when there is none.
-    pub(super) fn join(&mut self, mut repeated: Arrival) -> Result<Ticket, Arrival> {
-        let secret = &repeated.slot.presented_secret;
+    /// ticket.
+    pub(super) fn join(&mut self, repeated: &mut Arrival) -> Option<Ticket> {
         let callers = self.callers.iter_mut().zip(&self.request.messages);
-        let first = callers.into_iter().find(|(caller, message)| {
+        let (first, _) = callers.into_iter().find(|(caller, message)| {
             caller.slot.is_gone()
-                && &caller.slot.presented_secret == secret
+                && caller.slot.presented_secret == repeated.slot.presented_secret
                 && repeats(message, &repeated.inbound)
-        });
-        let Some((first, _)) = first else { return Err(repeated) };
+        })?;
         std::mem::swap(&mut first.slot, &mut repeated.slot);
         first.deadline = repeated.deadline;
-        Ok(first.ticket)
+        Some(first.ticket)
     }
 
     /// Answers the request of one of its messages; false when it is none of them.
@@ -172,7 +178,8 @@ impl Current {
     ) -> Option<Answer> {
         let Some(copy) = copy_of(telling) else {
             let body = self.rendered.take()?;
-            let owed = OwedReply::new(self.request.id, shared.confirmer.clone(), &mailbox.replies);
+            let (confirmer, freed) = (shared.confirmer.clone(), self.freed());
+            let owed = OwedReply::new(self.request.id, confirmer, &mailbox.replies, freed);
             return Some(Answer { body, owed: Some(owed) });
         };
         let reply_queued = self.opened.as_ref().is_some_and(|opened| opened.reply_queued);

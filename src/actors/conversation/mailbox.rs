@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tracing::Span;
 use uuid::Uuid;
 
-use super::machine::{BurstKey, Ticket};
+use super::events::{BurstKey, Ticket};
 use crate::actors::answer::{Answer, Counted, Outgoing, ReplyCounts};
 use crate::actors::directory::{IsGone, Message};
 use crate::actors::observe::Face;
@@ -160,15 +160,13 @@ impl Mailbox {
         self.lock().waiting.iter().find(|arrival| arrival.ticket == ticket).map(look)
     }
 
-    /// Gives the place of a waiting message whose caller is gone to a repetition of it (DEC-30). Returns its ticket, or
-    /// the repetition when there is none.
-    pub(super) fn join(&self, mut repeated: Arrival) -> Result<Ticket, Arrival> {
+    /// Gives the place of a waiting message whose caller is gone to a repetition of it (DEC-30). Returns its ticket.
+    pub(super) fn join(&self, repeated: &mut Arrival) -> Option<Ticket> {
         let mut inner = self.lock();
-        let first = inner.waiting.iter_mut().find(|first| first.may_be_joined_by(&repeated));
-        let Some(first) = first else { return Err(repeated) };
+        let first = inner.waiting.iter_mut().find(|first| first.may_be_joined_by(repeated))?;
         std::mem::swap(&mut first.slot, &mut repeated.slot);
         first.deadline = repeated.deadline;
-        Ok(first.ticket)
+        Some(first.ticket)
     }
 
     /// Answers a message that still waits.

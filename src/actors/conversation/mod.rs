@@ -2,12 +2,13 @@
 
 mod actor;
 mod current;
+mod events;
 mod machine;
 mod mailbox;
 mod steps;
 
 pub(super) use actor::{ConversationActor, LaneFree, Leave, Poke, Shared};
-pub(super) use machine::Phase;
+pub(super) use events::Phase;
 pub(super) use mailbox::Mailbox;
 pub(super) use steps::TurnSteps;
 #[cfg(test)]

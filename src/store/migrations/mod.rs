@@ -87,6 +87,11 @@ struct Migrator<'all> {
 impl Migrator<'_> {
     async fn run(&self, client: &mut Client) -> Result<Vec<String>, MigrationError> {
         check_server_version(client).await?;
+        // With nothing to do nothing needs to be locked: behind a transaction pooler no lock of a session holds (DEC-29).
+        if self.is_up_to_date(client).await? {
+            schema::check(client).await?;
+            return Ok(Vec::new());
+        }
         let lock = BootLock::acquire(client, self.limits.boot_lock).await?;
         let applied = self.apply_pending(client).await;
         let released = lock.release(client).await;
@@ -94,6 +99,14 @@ impl Migrator<'_> {
         released?;
         schema::check(client).await?;
         Ok(applied)
+    }
+
+    async fn is_up_to_date(&self, client: &Client) -> Result<bool, MigrationError> {
+        if !is_tracked(client).await? {
+            return Ok(false);
+        }
+        let recorded = recorded_names(client).await?;
+        Ok(self.migrations.iter().all(|migration| recorded.contains(migration.name)))
     }
 
     async fn apply_pending(&self, client: &mut Client) -> Result<Vec<String>, MigrationError> {
@@ -186,14 +199,15 @@ fn refuse_old(major: u32, version: &str) -> Result<(), MigrationError> {
     Ok(())
 }
 
+async fn is_tracked(client: &Client) -> Result<bool, MigrationError> {
+    let sql = "select to_regclass(format('%I._migrations', current_schema())) is not null";
+    let row = client.query_one(sql, &[]).await.map_err(MigrationError::connection)?;
+    row.try_get(0).map_err(MigrationError::connection)
+}
+
 /// Creates the tracking table where it is missing (MIG-2) and reads it.
 async fn recorded_names(client: &Client) -> Result<HashSet<String>, MigrationError> {
-    let exists: bool = client
-        .query_one("select to_regclass(format('%I._migrations', current_schema())) is not null", &[])
-        .await
-        .and_then(|row| row.try_get(0))
-        .map_err(MigrationError::connection)?;
-    if !exists {
+    if !is_tracked(client).await? {
         client
             .batch_execute(
                 "create table _migrations (name text primary key, applied_at timestamptz not null default now())",
