@@ -17,6 +17,8 @@ pub mod http;
 pub mod manychat;
 /// The model behind its port: prompt, fence, guardrails, runner, mock.
 pub mod model;
+/// The development page: chat with the agent as a contact would, offline.
+pub mod playground;
 /// SQL and everything else that talks to Postgres.
 pub mod store;
 /// Logs and redaction.

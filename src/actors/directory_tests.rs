@@ -128,6 +128,8 @@ fn opened(taken: usize, beside: bool) -> OpenTurn {
         spent_tokens: 0,
         spent_usd: Decimal::ZERO,
         reply_queued: false,
+        handoff: None,
+        token_row: None,
         history: Vec::new(),
     }
 }

@@ -148,7 +148,8 @@ impl LateTurns {
                 self.confirmer.confirm(request.id, Watched::default());
                 self.waker.wake();
             }
-            Ok(SettleReport::Dropped) => {}
+            // Nothing is owed any more, or it is somebody else's.
+            Ok(SettleReport::Hushed | SettleReport::Dropped) => {}
             Ok(SettleReport::Superseded | SettleReport::Failed(_)) | Err(_) => {
                 self.resolver.resolve_later(request, false, true);
             }

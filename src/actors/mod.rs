@@ -6,6 +6,7 @@ mod answer;
 mod confirmer;
 mod conversation;
 mod directory;
+mod handoff_tags;
 mod heartbeat;
 mod late;
 mod manychat;

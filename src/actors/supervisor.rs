@@ -7,6 +7,7 @@ use actix::{Actor, Addr, AsyncContext, Context, Handler, MessageResult, Response
 
 use super::confirmer::Confirmer;
 use super::directory::Directory;
+use super::handoff_tags::{self, HandoffTags};
 use super::observe::ActorsReport;
 use super::recoverer::Recoverer;
 use super::resolver::Resolver;
@@ -25,6 +26,7 @@ pub struct SupervisorActor {
     confirmer: Confirmer,
     resolver: Resolver,
     recoverer: Option<Recoverer>,
+    handoff_tags: Option<HandoffTags>,
     restarts: Restarts,
 }
 
@@ -62,15 +64,16 @@ impl Supervisor {
 }
 
 impl SupervisorActor {
-    /// `recoverer`: `None` for a process that takes over nothing (`serve --no-workers`).
+    /// `recoverer` and `handoff_tags`: `None` for a process that only answers (`serve --no-workers`).
     pub(super) const fn new(
         directory: Arc<Directory>,
         confirmer: Confirmer,
         resolver: Resolver,
         recoverer: Option<Recoverer>,
+        handoff_tags: Option<HandoffTags>,
         restarts: Restarts,
     ) -> Self {
-        Self { directory, confirmer, resolver, recoverer, restarts }
+        Self { directory, confirmer, resolver, recoverer, handoff_tags, restarts }
     }
 }
 
@@ -81,6 +84,9 @@ impl Actor for SupervisorActor {
         ctx.run_interval(SWEEP, |actor, _| actor.directory.sweep());
         if let Some(recoverer) = self.recoverer.clone() {
             ctx.run_interval(recoverer.every(), move |_, _| recoverer.look());
+        }
+        if let Some(tags) = self.handoff_tags.clone() {
+            ctx.run_interval(handoff_tags::EVERY, move |_, _| tags.look());
         }
     }
 }

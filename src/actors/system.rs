@@ -10,6 +10,7 @@ use tokio::runtime::{Handle, Runtime};
 use super::confirmer::Confirmer;
 use super::conversation::{Shared, TurnSteps};
 use super::directory::{Directory, Limits};
+use super::handoff_tags::HandoffTags;
 use super::heartbeat::Heartbeat;
 use super::late::LateTurns;
 use super::manychat::{DatabaseRate, Delivery, ManyChat, Parts};
@@ -75,6 +76,7 @@ pub struct Services {
     heartbeat: Arc<Heartbeat>,
     manychat_actor: ManyChat,
     outbox: Option<Outbox>,
+    handoff_tags: Option<HandoffTags>,
     pressure: Arc<Pressure>,
 }
 
@@ -184,12 +186,14 @@ impl System {
         let waker = outbox.as_ref().map(Outbox::waker).unwrap_or_default();
         let (confirmer, resolver, recoverer) =
             start_recovery(&context, &snapshots, &waker, outbox.is_some(), &restarts, &io);
+        let handoff_tags = outbox.is_some().then(|| HandoffTags::new(&context, &snapshots, &io));
         let lanes = start_waking(&context, database, &io, &restarts);
         let steps = Arc::new(TurnSteps { context: Arc::clone(&context), resolver: resolver.clone() });
         let shared = Arc::new(Shared { steps, confirmer: confirmer.clone(), waker, pulse, lanes, io });
         let directory = Directory::new(arbiters.iter().map(Arbiter::handle).collect(), shared, limits);
+        let supervised = Arc::clone(&directory);
         let supervisor =
-            SupervisorActor::new(Arc::clone(&directory), confirmer, resolver, recoverer, restarts);
+            SupervisorActor::new(supervised, confirmer, resolver, recoverer, handoff_tags.clone(), restarts);
         let address = SupervisorActor::start_in_arbiter(&system_arbiter.handle(), move |_| supervisor);
         let services = Services {
             directory,
@@ -200,6 +204,7 @@ impl System {
             heartbeat: Arc::new(heartbeat),
             manychat_actor,
             outbox,
+            handoff_tags,
             pressure,
         };
         Ok(Self { services, arbiters, system_arbiter })
@@ -220,8 +225,12 @@ impl System {
             let rest = until.saturating_duration_since(Instant::now()).max(LAST_REPLY);
             drained &= outbox.stop(rest).await;
         }
-        // Calls that nobody waits for in the outbox, such as actions behind a response.
-        while self.services.manychat.open() > 0 && Instant::now() < until {
+        if let Some(tags) = &self.services.handoff_tags {
+            drained &= tags.stop(until.saturating_duration_since(Instant::now()).max(LAST_REPLY)).await;
+        }
+        // Calls that nobody waits for in the outbox, such as actions behind a response and contact tokens.
+        let open = || self.services.manychat.open() + self.services.context.tokens.open();
+        while open() > 0 && Instant::now() < until {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         self.services.manychat_actor.stop();

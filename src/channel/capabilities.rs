@@ -45,7 +45,7 @@ pub const fn profile(channel: ChannelName) -> &'static Profile {
 mod tests {
     use super::*;
 
-    /// CHC-1, CAP-1: the table of 03 section 6.1, line by line.
+    /// CHC-1, CHC-2, 05/CAP-1: the table of 03 section 6.1, line by line.
     #[test]
     fn the_table_of_capabilities_is_the_documented_one() {
         let rows = [

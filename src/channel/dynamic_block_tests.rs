@@ -62,7 +62,7 @@ fn placeholders_name_the_configured_fields() {
     assert_eq!(callback["url"], "https://agent.example.org/v1/channels/manychat/message");
 }
 
-/// DEC-3, OUT-6
+/// DEC-3, OUT-6, 05/CAP-2
 #[test]
 fn only_messenger_leaves_the_type_out_and_nobody_gets_quick_replies() {
     for channel in ChannelName::ALL {
@@ -95,6 +95,14 @@ fn overflow_is_folded_into_the_last_text() {
     assert_eq!(fold(&[], 1), Vec::<String>::new());
     let block = rendered(&["a"; 12], &context(ChannelName::Telegram));
     assert_eq!(block["content"]["messages"].as_array().unwrap().len(), 10);
+}
+
+/// CHC-5, CHC-4: the renderer neither cuts nor splits; how long a reply may be is judged before it.
+#[test]
+fn a_long_text_stays_whole() {
+    let long = "word ".repeat(4000) + "end";
+    let block = rendered(&[&long, "b"], &context(ChannelName::Whatsapp));
+    assert_eq!(block["content"]["messages"], json!([{"type": "text", "text": format!("{long}\n\nb")}]));
 }
 
 /// OUT-7, ERR-5

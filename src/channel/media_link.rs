@@ -21,7 +21,7 @@ pub enum MediaLink {
     /// The whole text is a media link.
     Media(Media),
     /// Typed words that hold a link to the media host in a form we do not know: to be logged at `warn` as
-    /// `media_url_unmatched` with this shape, which shows nothing of the contact (MEDIA-107, MEDIA-110).
+    /// `media_url_unmatched` with this shape (MEDIA-107, MEDIA-110), which shows nothing of the contact.
     Unmatched {
         /// The path with its numbers and hashes replaced.
         shape: String,
@@ -101,19 +101,31 @@ fn link_start(text: &str, at: usize) -> Option<&str> {
     })
 }
 
-/// MEDIA-110
+/// Words of the platform's own paths. Any other may be a contact's.
+const KNOWN_WORDS: [&str; 14] =
+    ["wa", "ig", "fb", "tg", "original", "ogg", "oga", "jpeg", "jpg", "png", "mp", "gp", "webp", "pdf"];
+
+/// MEDIA-110, and stricter: the path with its numbers and hashes replaced. In a path that is not built like the
+/// platform's, every word that is not the platform's becomes `<w>` too: a contact can type a link of any words.
 fn shape_of(path: &str) -> String {
+    let shown =
+        if is_built_like_a_file(path) { |_: &str| true } else { |word: &str| KNOWN_WORDS.contains(&word) };
     let mut shape = String::new();
     let mut rest = path;
     while let Some(first) = rest.chars().next() {
         let hex = run(rest, |byte| byte.is_ascii_hexdigit());
         let digits = run(rest, |byte| byte.is_ascii_digit());
+        let word = word_length(rest);
         let taken = if hex >= HASH_RUN && hex > digits {
             shape.push_str("<hex>");
             hex
         } else if digits > 0 {
             shape.push_str("<n>");
             digits
+        } else if word > 0 {
+            let word = rest.get(..word).unwrap_or_default();
+            shape.push_str(if shown(word) { word } else { "<w>" });
+            word.len()
         } else {
             shape.push(first);
             first.len_utf8()
@@ -121,6 +133,27 @@ fn shape_of(path: &str) -> String {
         rest = rest.get(taken..).unwrap_or_default();
     }
     shape.chars().take(LONGEST_SHAPE).collect()
+}
+
+/// `/<digits>/<channel>/<digits>/<digits>/<digits>/<word>_<name>.<ext>`: the form of MEDIA-102 with other words in it, as
+/// a change of the platform's format would look.
+fn is_built_like_a_file(path: &str) -> bool {
+    let parts: Vec<&str> = path.split('/').collect();
+    let ["", account, channel, year, month, day, file] = parts.as_slice() else { return false };
+    let short = |text: &str, most: usize| {
+        (1..=most).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    };
+    let named = file.split_once('.').is_some_and(|(stem, extension)| {
+        let named = stem.split_once('_').is_some_and(|(word, name)| short(word, 8) && short(name, 64));
+        named && short(extension, 5)
+    });
+    [account, year, month, day].iter().all(|part| is_digits(part)) && short(channel, 3) && named
+}
+
+/// Bytes of the run that is neither number nor separator at the start of a text.
+fn word_length(text: &str) -> usize {
+    let ends = |ch: char| ch.is_ascii_digit() || matches!(ch, '/' | '.' | '_' | '-');
+    text.find(ends).unwrap_or(text.len())
 }
 
 fn run(text: &str, belongs: fn(&u8) -> bool) -> usize {

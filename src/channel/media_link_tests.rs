@@ -88,9 +88,17 @@ fn an_unknown_form_on_the_media_host_tells_its_shape() {
             "/<n>/x/<n>/<n>/<n>/f_<hex>.ogg",
         ),
         (format!("http://{host}/77/wa/2026/11/30/nothing_abc.bin"), "/<n>/wa/<n>/<n>/<n>/nothing_abc.bin"),
-        (format!("look: HTTPS://{host}/a?secret=1#part there"), "/a"),
-        (format!("https://x.example/ and https://{host}/123456789012345/z"), "/<n>/z"),
-        (format!("https://{host}:8443/12ab"), "/<n>ab"),
+        (format!("look: HTTPS://{host}/a?secret=1#part there"), "/<w>"),
+        (format!("https://x.example/ and https://{host}/123456789012345/z"), "/<n>/<w>"),
+        (format!("https://{host}:8443/12ab"), "/<n><w>"),
+        (
+            format!("https://{host}/1/wa/2026/my-name-is-Noor/call%20me.ogg"),
+            "/<n>/wa/<n>/<w>-<w>-<w>-<w>/<w><n><w>.ogg",
+        ),
+        (
+            format!("https://{host}/1/wa/2026/11/30/original_0123456789abcdef/noor.mp4"),
+            "/<n>/wa/<n>/<n>/<n>/original_<hex>/<w>.mp<n>",
+        ),
         (format!("{LINK}?x=1"), "/<n>/wa/<n>/<n>/<n>/original_<n>aF<n>c<n>.ogg"),
     ];
     for (text, shape) in cases {
@@ -121,6 +129,17 @@ fn look_alikes_raise_no_alarm() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// MEDIA-110, LOG-9: words that a contact typed into a link on the media host are in no shape of it.
+    #[test]
+    fn a_shape_shows_no_word(words in proptest::collection::vec("[a-z]{4,9}|é[a-z]{5}|日本語文", 1..6), joint in "[/_.-]|%20") {
+        let text = format!("see https://{MEDIA_HOST}/{}", words.join(&joint));
+        let MediaLink::Unmatched { shape } = recognise(&text) else { panic!("{text}") };
+        for word in words.iter().filter(|word| !KNOWN_WORDS.contains(&word.as_str())) {
+            prop_assert!(!shape.contains(word.as_str()), "{} in {}", word, shape);
+        }
+        prop_assert!(!shape.contains("%C3") && !shape.contains("%E6"), "{}", shape);
+    }
 
     /// MEDIA-110: no shape holds a digit run, a long hash or the host, and nothing panics.
     #[test]

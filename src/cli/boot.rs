@@ -1,18 +1,24 @@
 //! The order of boot (OPS-6, CLI-20): environment, tenant files, database, migrations, model, actors, and the port
 //! last. Whatever fails before the port is open is printed and ends the process with exit code 1.
 
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use tokio::runtime::Runtime;
 
 use crate::actors::{Delivery, Limits, OutboxSettings, System, Wiring};
 use crate::config::{self, DatabaseUrl, ReservedNames, Settings, Tenant, Warning};
-use crate::domain::{ProcessId, SystemClock};
+use crate::domain::{ProcessId, Provider, SystemClock};
+use crate::manychat::{DevelopmentAccount, Residents};
+use crate::model::MockSwitch;
+use crate::playground::{self, Controls};
 use crate::store::embedded::{EmbeddedOptions, EmbeddedServer};
 use crate::store::notices::Freed;
 use crate::store::{self, Address, Database, PoolLimits, Pulse, migrations, pooler};
-use crate::turn::{Snapshots, TurnContext, TurnSettings};
+use crate::turn::{Snapshots, TokenWriter, TurnContext, TurnSettings};
 use crate::{manychat, model, telemetry};
 
 /// A checked configuration.
@@ -24,10 +30,16 @@ pub(super) struct Loaded {
 
 /// Reads environment and tenant files; the second is not looked at while the first is faulty (CLI-4).
 pub(super) fn load() -> anyhow::Result<Loaded> {
-    let variables = config::process_environment()?;
-    let (settings, mut warnings) = Settings::from_vars(&variables)?;
+    load_from(&config::process_environment()?)
+}
+
+/// The same with variables that are read already.
+pub(super) fn load_from(variables: &BTreeMap<String, String>) -> anyhow::Result<Loaded> {
+    let (settings, mut warnings) =
+        Settings::from_vars(variables).map_err(|error| error.in_folder(Path::new(".")))?;
     let (tenant, more) = Tenant::load(&settings.config_dir, &reserved_names(&settings))?;
     warnings.extend(more);
+    config::check_plugins(&settings.config_dir)?;
     Ok(Loaded { settings, tenant, warnings })
 }
 
@@ -117,11 +129,45 @@ pub(super) fn open_database(settings: &Settings) -> anyhow::Result<OpenDatabase>
 /// Applies pending migrations over a connection of their own (MIG-1, MIG-3).
 pub(super) async fn migrate(address: &Address) -> anyhow::Result<()> {
     let mut client = store::connect(address).await.context("DATABASE_URL")?;
-    let applied = migrations::migrate(&mut client).await?;
+    let applied = migrations::migrate(&mut client).await.context("DATABASE_URL")?;
     if !applied.is_empty() {
         tracing::info!(json.migrations = %telemetry::Json(&applied), "migrations applied");
     }
     Ok(())
+}
+
+/// What the playground may change; `None` without one (DEC-16). It has the development account of ManyChat only
+/// where there is no key for a real one.
+pub(super) fn controls(settings: &Settings) -> Option<Controls> {
+    if !settings.playground {
+        return None;
+    }
+    let mock = (settings.model.agent.provider == Provider::Mock).then(|| MockSwitch::new(slow(settings)));
+    let account = settings.manychat.api_token.is_none().then(|| {
+        let residents = match settings.database {
+            DatabaseUrl::Embedded(_) | DatabaseUrl::EmbeddedTemporary => Residents::Everybody,
+            DatabaseUrl::Postgres(_) => Residents::OwnContacts,
+        };
+        let (account, happenings) = DevelopmentAccount::new(names(settings, true), residents);
+        playground::Account { account, happenings }
+    });
+    Some(Controls { mock, account })
+}
+
+/// Long enough to lose the race, short enough not to be ended: a third of the way from the deadline to the abort, at
+/// most two seconds.
+fn slow(settings: &Settings) -> Duration {
+    let after = settings.model_abort.saturating_sub(settings.race_deadline) / 3;
+    settings.race_deadline + after.min(Duration::from_secs(2))
+}
+
+/// The development account brings a reply flow of its own where none is configured.
+fn names(settings: &Settings, development: bool) -> manychat::Names {
+    let mut names = manychat::Names::of(&settings.manychat);
+    if development && settings.manychat.api_token.is_none() && names.reply_flow_ns.is_empty() {
+        names.reply_flow_ns = manychat::DEVELOPMENT_REPLY_FLOW.to_owned();
+    }
+    names
 }
 
 /// Looks whether a transaction pooler stands before the server; one that cannot be worked with ends the boot (DEC-29).
@@ -142,22 +188,28 @@ pub(super) fn start_system(
     database: Address,
     snapshots: Arc<Snapshots>,
     workers: bool,
+    controls: Option<&Controls>,
 ) -> anyhow::Result<System> {
     let pool = Database::new(database.clone(), runtime.handle().clone(), PoolLimits::default())?;
+    let (handle, orders) = manychat::channel();
     let context = TurnContext {
+        tokens: TokenWriter::new(pool.clone(), handle.clone(), runtime.handle().clone()),
         database: pool,
-        runner: model::resolve(&settings.model)?,
+        runner: model::resolve_with(&settings.model, controls.and_then(|controls| controls.mock.clone()))?,
+        manychat: handle.clone(),
         clock: Arc::new(SystemClock),
         pulse: Pulse::new(ProcessId::fresh(), settings.process_dead),
         freed: Arc::new(Freed::default()),
         settings: TurnSettings::of(settings),
     };
-    let (handle, orders) = manychat::channel();
     let delivery = Delivery {
         handle,
         orders,
-        client: manychat::client(&settings.manychat)?,
-        names: manychat::Names::of(&settings.manychat),
+        client: match controls.and_then(|controls| controls.account.as_ref()) {
+            Some(development) => development.account.clone(),
+            None => manychat::client(&settings.manychat)?,
+        },
+        names: names(settings, controls.is_some()),
         reply_gap: settings.manychat.reply_gap,
         calls_per_second: settings.manychat.calls_per_second,
     };

@@ -1,9 +1,7 @@
 //! `agent completions`: a script that completes the command line in a shell.
 
-use std::io::Write;
 use std::process::ExitCode;
 
-use anyhow::Context;
 use clap::Command;
 use clap_complete::{Shell, generate};
 
@@ -18,6 +16,6 @@ pub(super) struct CompletionsArguments {
 pub(super) fn run(arguments: &CompletionsArguments, mut command: Command) -> anyhow::Result<ExitCode> {
     let mut script = Vec::new();
     generate(arguments.shell, &mut command, "agent", &mut script);
-    std::io::stdout().write_all(&script).context("the script could not be written")?;
+    print!("{}", String::from_utf8_lossy(&script));
     Ok(ExitCode::SUCCESS)
 }

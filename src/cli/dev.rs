@@ -1,41 +1,119 @@
 //! `agent dev`: everything for the first minute (DEC-15).
 
+use std::collections::BTreeMap;
+use std::io::IsTerminal;
 use std::path::Path;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode, Stdio};
 
 use super::{boot, serve};
-use crate::config::{Settings, demo};
+use crate::config::{self, Settings, demo};
 use crate::domain::Provider;
 use crate::http::MESSAGE_PATH;
+use crate::playground;
 
-/// Prepares the directory, then serves and says how to talk to it.
+/// Names of the variable that says where the process runs (DEC-1).
+const WHERE: [&str; 2] = ["NODE_ENV", "AGENT_ENV"];
+
+/// Prepares the directory, then serves with the playground and says how to talk to it.
 pub(super) fn run() -> anyhow::Result<ExitCode> {
+    refuse_production(&config::process_environment()?)?;
     for report in demo::write_missing(Path::new("."))? {
         println!("{report}");
     }
-    serve::run_with(boot::load()?, |settings| println!("{}", welcome(settings)))
+    // Once more: a `.env` may have been written just now.
+    let mut variables = config::process_environment()?;
+    variables.insert("PLAYGROUND".to_owned(), "true".to_owned());
+    serve::run_with(boot::load_from(&variables)?, |settings| {
+        println!("{}", welcome(settings));
+        open_browser(&page(settings));
+    })
+}
+
+/// Before anything is written: in production this command would only be a mistake (DEC-16).
+fn refuse_production(variables: &BTreeMap<String, String>) -> anyhow::Result<()> {
+    for name in WHERE {
+        let production = variables.get(name).is_some_and(|value| value == "production");
+        anyhow::ensure!(
+            !production,
+            "agent dev is for development and {name} is production: start the service with `agent serve`"
+        );
+    }
+    Ok(())
+}
+
+fn page(settings: &Settings) -> String {
+    format!("http://127.0.0.1:{}{}", settings.port, playground::PATH)
 }
 
 /// How to reach the service. The secret stays in `.env`: no command prints one (CLI-9), so the line reads it there.
 fn welcome(settings: &Settings) -> String {
+    let page = page(settings);
     let address = format!("http://127.0.0.1:{}{MESSAGE_PATH}", settings.port);
     let model = settings.model.agent.as_string();
     let switch = match settings.model.agent.provider {
-        Provider::Mock => "a mock that needs no key; for a real one set AGENT_MODEL and its key in .env",
-        _ => "set AGENT_MODEL=mock:demo in .env for one that needs no key",
+        Provider::Mock => {
+            "a mock that needs no key
+            for a real one write into .env, then start again:
+              AGENT_MODEL=anthropic:claude-haiku-4-5
+              ANTHROPIC_API_KEY=<your key>"
+        }
+        _ => "for one that needs no key set AGENT_MODEL=mock:demo in .env",
+    };
+    let manychat = match settings.manychat.api_token {
+        Some(_) => "the real account of MANYCHAT_API_TOKEN: late replies go there, not to the playground",
+        None => "a development account inside this process, until MANYCHAT_API_TOKEN is set",
     };
     format!(
         "
-  The agent is running.
+  The agent is running. Chat with it in the playground:
+
+    {page}
 
   Webhook   {address}
-  Model     {model} ({switch})
-  Try it    agent simulate \"How much is the foundation course?\"
-  or        curl -s {address} \\
+  Try it    curl -s {address} \\
               -H \"Authorization: Bearer $(sed -n 's/^MANYCHAT_SHARED_SECRET=//p' .env)\" \\
               -H 'Content-Type: application/json' \\
               -d '{{\"subscriber_id\": \"1001\", \"text\": \"How much is the foundation course?\"}}'
+  or        agent simulate \"How much is the foundation course?\"
+  Model     {model}, {switch}
+  ManyChat  {manychat}
   Stop      Ctrl-C
 "
     )
+}
+
+/// Shows the page where a person sits in front of a desktop; anywhere else the printed address has to do.
+fn open_browser(address: &str) {
+    let desktop = ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| std::env::var_os(name).is_some());
+    let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
+    if !std::io::stdout().is_terminal() || !(desktop || cfg!(target_os = "macos")) {
+        return;
+    }
+    let quiet = Command::new(program)
+        .arg(address)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    // Without the program nothing opens, which the printed address makes good.
+    if let Ok(mut child) = quiet {
+        std::thread::spawn(move || child.wait());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// DEC-16: refused in production, under either name of the variable.
+    #[test]
+    fn dev_is_refused_in_production() {
+        let variables = |name: &str, value: &str| BTreeMap::from([(name.to_owned(), value.to_owned())]);
+        for name in WHERE {
+            let error = refuse_production(&variables(name, "production")).unwrap_err().to_string();
+            assert!(error.contains(name) && error.contains("agent serve"), "{error}");
+            assert!(refuse_production(&variables(name, "development")).is_ok());
+        }
+        assert!(refuse_production(&BTreeMap::new()).is_ok());
+    }
 }

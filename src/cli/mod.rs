@@ -2,15 +2,49 @@
 //! Owns: arguments, usage, exit codes, what is printed where, the order of boot.
 //! Never: holds a rule that another door needs too; those live in the rooms below.
 
+/// As the standard library's, for the commands below; a reader that has gone (`agent … | head`) must not make a command
+/// panic, and what it did stays done.
+macro_rules! print {
+    ($($words:tt)*) => {
+        $crate::cli::put(&mut ::std::io::stdout(), ::std::format_args!($($words)*))
+    };
+}
+/// See [`print!`].
+macro_rules! println {
+    () => {
+        $crate::cli::put(&mut ::std::io::stdout(), ::std::format_args!("\n"))
+    };
+    ($($words:tt)*) => {
+        $crate::cli::put(&mut ::std::io::stdout(), ::std::format_args!("{}\n", ::std::format_args!($($words)*)))
+    };
+}
+/// See [`print!`].
+macro_rules! eprint {
+    ($($words:tt)*) => {
+        $crate::cli::put(&mut ::std::io::stderr(), ::std::format_args!($($words)*))
+    };
+}
+/// See [`print!`].
+macro_rules! eprintln {
+    ($($words:tt)*) => {
+        $crate::cli::put(&mut ::std::io::stderr(), ::std::format_args!("{}\n", ::std::format_args!($($words)*)))
+    };
+}
+
 mod boot;
 mod bootstrap;
 mod completions;
 mod config_check;
+mod contact;
+mod database;
 mod dev;
+mod handoffs;
 mod health;
 mod local_http;
+mod outbox;
 mod process;
 mod reload;
+mod retention;
 mod serve;
 mod simulate;
 mod tokens;
@@ -18,13 +52,25 @@ mod usage;
 mod worker;
 
 use std::ffi::OsString;
+use std::fmt;
+use std::io::Write;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use crate::telemetry;
+
 /// Exit code of a wrong use (CLI-6).
 const WRONG_USE: u8 = 2;
+/// Longest wait for the reader of the log at the end of the process.
+const LAST_LINES: Duration = Duration::from_secs(2);
+
+/// Prints, whoever reads.
+fn put(out: &mut impl Write, words: fmt::Arguments<'_>) {
+    let _ = out.write_fmt(words).and_then(|()| out.flush());
+}
 
 /// The command line.
 #[derive(Parser, Debug)]
@@ -60,6 +106,18 @@ enum Command {
     /// Contact tokens
     #[command(subcommand)]
     Tokens(TokensCommand),
+    /// Contacts who wait for a person
+    #[command(subcommand)]
+    Handoffs(HandoffsCommand),
+    /// Replies that go later, and dead letters
+    #[command(subcommand)]
+    Outbox(OutboxCommand),
+    /// All data of one contact
+    #[command(subcommand)]
+    Contact(ContactCommand),
+    /// Data that is too old
+    #[command(subcommand)]
+    Retention(RetentionCommand),
     /// Print a script that completes this command line in a shell
     Completions(completions::CompletionsArguments),
 }
@@ -76,15 +134,53 @@ enum TokensCommand {
     Backfill(tokens::BackfillArguments),
 }
 
+#[derive(Subcommand, Debug)]
+enum HandoffsCommand {
+    /// List who waits for a person, since when and why
+    List(handoffs::ListArguments),
+    /// Close a handoff; the service then removes the tag that called the person
+    Close(handoffs::CloseArguments),
+}
+
+#[derive(Subcommand, Debug)]
+enum OutboxCommand {
+    /// List what is queued or dead
+    List(outbox::ListArguments),
+    /// Show one row, without its words
+    Show(outbox::ShowArguments),
+    /// Try dead rows again, with a fresh window
+    Retry(outbox::ChangeArguments),
+    /// Decide that dead rows are never sent
+    Discard(outbox::ChangeArguments),
+}
+
+#[derive(Subcommand, Debug)]
+enum ContactCommand {
+    /// Print everything that is stored about a contact, as JSON
+    Export(contact::ExportArguments),
+    /// Erase everything that is stored about a contact
+    Erase(contact::EraseArguments),
+}
+
+#[derive(Subcommand, Debug)]
+enum RetentionCommand {
+    /// Delete what is older than retentionDays in rules.json
+    Run(retention::RunArguments),
+}
+
 /// Runs the command the process was started with.
 #[must_use]
 pub fn run() -> ExitCode {
+    telemetry::install_panic_hook();
     install_tls_provider();
     let words: Vec<OsString> = std::env::args_os().collect();
-    match parse(&words) {
+    let code = match parse(&words) {
         Ok(arguments) => conclude(dispatch(arguments.command)),
         Err(code) => code,
-    }
+    };
+    // A reader that has stopped must not keep the process from ending.
+    let _ = telemetry::flush(LAST_LINES);
+    code
 }
 
 /// Usage and unknown commands go to stderr with exit code 2; help and version to stdout with 0 (CLI-3, CLI-8).
@@ -122,6 +218,15 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Health(arguments) => health::run(&arguments),
         Command::Config(ConfigCommand::Check(arguments)) => config_check::run(&arguments),
         Command::Tokens(TokensCommand::Backfill(arguments)) => tokens::run(&arguments),
+        Command::Handoffs(HandoffsCommand::List(arguments)) => handoffs::list(&arguments),
+        Command::Handoffs(HandoffsCommand::Close(arguments)) => handoffs::close(&arguments),
+        Command::Outbox(OutboxCommand::List(arguments)) => outbox::list(&arguments),
+        Command::Outbox(OutboxCommand::Show(arguments)) => outbox::show(&arguments),
+        Command::Outbox(OutboxCommand::Retry(arguments)) => outbox::retry(&arguments),
+        Command::Outbox(OutboxCommand::Discard(arguments)) => outbox::discard(&arguments),
+        Command::Contact(ContactCommand::Export(arguments)) => contact::export(&arguments),
+        Command::Contact(ContactCommand::Erase(arguments)) => contact::erase(&arguments),
+        Command::Retention(RetentionCommand::Run(arguments)) => retention::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments, Arguments::command()),
     }
 }

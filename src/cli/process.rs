@@ -12,6 +12,7 @@ use super::reload::Reloader;
 use crate::actors::System;
 use crate::config::Settings;
 use crate::http::{self, Door, Server};
+use crate::playground::{self, Playground};
 use crate::store::Address;
 use crate::turn::Snapshots;
 
@@ -53,11 +54,17 @@ async fn live(
     let database = boot::inspect(database).await?;
     let snapshots = Arc::new(Snapshots::new(tenant));
     let workers = role != Role::Serve { workers: false };
-    let system = boot::start_system(runtime, &settings, database, Arc::clone(&snapshots), workers)?;
+    let controls = boot::controls(&settings).filter(|_| role != Role::Worker);
+    let system =
+        boot::start_system(runtime, &settings, database, Arc::clone(&snapshots), workers, controls.as_ref())?;
     boot::report_media();
     report_role(role);
     let mut signals = Signals::new()?;
-    let server = listen(role, &settings, &system, runtime)?;
+    let playground = controls.map(|controls| {
+        let (services, io) = (system.services(), runtime.handle().clone());
+        Playground::start(playground::Setup { services, settings: &settings, controls, io })
+    });
+    let server = listen(role, &settings, &system, runtime, playground.transpose()?)?;
     running(&settings);
     let name = signals.wait(Reloader::new(&settings, snapshots)).await;
     tracing::info!(signal = name, "shutting down");
@@ -85,8 +92,11 @@ fn listen(
     settings: &Settings,
     system: &System,
     runtime: &'static Runtime,
+    playground: Option<Playground>,
 ) -> anyhow::Result<Option<Server>> {
-    let door = || Door::new(system.services(), settings, runtime.handle().clone());
+    let door = || {
+        Door::new(system.services(), settings, runtime.handle().clone()).with_playground(playground.clone())
+    };
     let (server, port) = match (role, settings.worker_health_port) {
         (Role::Serve { .. }, _) => (http::start(door(), settings.port, boot::cores())?, settings.port),
         (Role::Worker, Some(port)) => (http::start_health(door(), port)?, port),

@@ -17,7 +17,7 @@ fn price(tenant: &Tenant) -> u64 {
     tenant.catalog.offerings[0].price.amount.get()
 }
 
-/// ACC-RLD-1, ACC-RLD-4, RLD-7, RLD-8: the next turn sees the new files, a running one keeps its snapshot.
+/// ACC-RLD-1, ACC-RLD-4, RLD-7, RLD-8, GAP-CFG-6: the next turn sees the new files, a running one keeps its snapshot.
 #[test]
 fn a_reload_reaches_the_next_turn_and_not_the_running_one() {
     let (dir, active) = running();

@@ -47,7 +47,7 @@ pub(super) fn merged(
             ),
         }
     }
-    if faults.is_empty() { Ok(variables) } else { Err(SettingsError { faults }) }
+    if faults.is_empty() { Ok(variables) } else { Err(SettingsError::new(faults)) }
 }
 
 /// One `NAME=value` a line. Values stay out of the messages: they can be secrets (ENV-26).

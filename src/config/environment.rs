@@ -91,7 +91,7 @@ impl Settings {
                 hints(&mut reader, &settings);
                 Ok((settings, reader.warnings))
             }
-            _ => Err(SettingsError { faults: reader.faults }),
+            _ => Err(SettingsError::new(reader.faults)),
         }
     }
 }

@@ -143,7 +143,7 @@ fn a_blank_provider_address_counts_as_unset() {
     assert_eq!(settings.model.openai_base_url, "https://api.openai.com/v1");
 }
 
-/// ACC-ENV-3, ENV-16, ENV-26
+/// ACC-ENV-3, ENV-16, ENV-26, GAP-CFG-3, GAP-CH-9
 #[test]
 fn the_shared_secret_needs_16_characters_in_all_and_one_entry() {
     let message = refusal(&[("MANYCHAT_SHARED_SECRET", "short-planted")]);
@@ -219,7 +219,7 @@ fn enumerations_are_case_sensitive() {
     assert_eq!(settings(&[("LOG_LEVEL", "fatal")]).log_level, LogLevel::Fatal);
 }
 
-/// ACC-ENV-9, ENV-24, CAP-3
+/// ACC-ENV-9, ENV-24, 05/CAP-3
 #[test]
 fn an_unknown_channel_lists_the_known_ones() {
     let message = refusal(&[("CHANNEL", "signal")]);
@@ -379,7 +379,7 @@ fn settings_print_no_secret() {
     assert!(!format!("{settings:?}{warnings:?}").contains("planted"));
 }
 
-/// ENV-30: the example names every variable, and the ones it sets boot.
+/// ENV-30, CFG-5: the example names every variable and no other, and as it stands it boots.
 #[test]
 fn the_example_names_every_variable() {
     let named = |name: &str| {
@@ -389,6 +389,18 @@ fn the_example_names_every_variable() {
     for name in VARIABLES {
         assert!(named(name), "{name} is missing in .env.example");
     }
+    let is_name =
+        |word: &&str| word.bytes().all(|byte| byte.is_ascii_uppercase() || b"_0123456789".contains(&byte));
+    let set =
+        |line: &'static str| line.strip_prefix("# ").unwrap_or(line).split_once('=').map(|(name, _)| name);
+    for name in demo::ENV_EXAMPLE.lines().filter_map(set).filter(is_name) {
+        assert!(VARIABLES.contains(&name), "{name} of .env.example is no variable");
+    }
+    let lines = demo::ENV_EXAMPLE.lines().filter(|line| !line.starts_with('#'));
+    let vars = lines
+        .filter_map(|line| line.split_once('='))
+        .map(|(name, value)| (name.to_owned(), value.to_owned()));
+    Settings::from_vars(&vars.collect()).unwrap();
 }
 
 proptest! {

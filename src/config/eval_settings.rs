@@ -33,7 +33,7 @@ impl EvalSettings {
         let evaluation = read(&mut reader, settings);
         match evaluation {
             Some(evaluation) if reader.faults.is_empty() => Ok(evaluation),
-            _ => Err(SettingsError { faults: reader.faults }),
+            _ => Err(SettingsError::new(reader.faults)),
         }
     }
 }

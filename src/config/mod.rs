@@ -13,6 +13,7 @@ mod eval_settings;
 mod files;
 #[cfg(test)]
 mod mutation_tests;
+mod plugins;
 mod pricing;
 mod proxies;
 mod rules;
@@ -33,6 +34,7 @@ pub use catalog::{Catalog, Faq, Offering, PaymentOption, Price};
 pub use env_file::process_environment;
 pub use eval_settings::EvalSettings;
 pub use files::Fault;
+pub use plugins::{PluginsError, PluginsProblem, check_plugins};
 pub use proxies::TrustedProxies;
 pub use rules::{Budget, Burst, HandoffRule, Learning, Messages, OpeningTrigger, RateLimit, Rules, Takeover};
 pub use settings::{

@@ -92,7 +92,7 @@ pub struct TenantError {
 #[derive(Debug, thiserror::Error)]
 pub enum TenantProblem {
     /// A required file is not there: make it, for instance from its example.
-    #[error("{kind} is missing: {} does not exist; copy {file}.example and edit it", path.display())]
+    #[error("{kind} is missing: {} does not exist; copy {file}.example and edit it, or run `agent bootstrap` for the demo tenant's", path.display())]
     Missing {
         /// For example `the catalog`.
         kind: &'static str,

@@ -83,7 +83,7 @@ fn an_unreadable_file_is_called_that() {
     assert!(message.contains("tools.json cannot be read"), "{message}");
 }
 
-/// LOAD-2, LOAD-3, LOAD-4: all faults of a file, one line each, with dotted paths.
+/// LOAD-2, LOAD-3, LOAD-4, LOAD-5: all faults of a file, one line each, with dotted paths.
 #[test]
 fn all_faults_of_a_file_are_reported_with_paths() {
     let files = Files::demo()
@@ -283,6 +283,12 @@ fn takeover_and_handoff_name_how_a_person_is_called() {
     assert_refused("rules.takeover", json!({}), &["  takeover: needs pauseMinutes, tag or both"]);
     assert_refused("rules.takeover", json!({ "pauseMinutes": 0 }), &["takeover.pauseMinutes"]);
     assert_refused("rules.takeover", json!({ "pauseMinutes": 52_560_001 }), &["takeover.pauseMinutes"]);
+    let warnings = Files::demo().set("rules.takeover", json!({ "tag": "colleague" })).warnings();
+    assert!(warnings[0].starts_with("rules.json: takeover.tag: is not handoff.tag"), "{warnings:?}");
+    let same = Files::demo()
+        .set("rules.takeover", json!({ "tag": "x" }))
+        .set("rules.handoff", json!({ "tag": "x" }));
+    assert_eq!(same.warnings(), Vec::<String>::new());
     let rules = assert_loads("rules.handoff", json!({ "tag": "needs-person" })).rules;
     assert_eq!(rules.handoff.unwrap().tag, "needs-person");
     assert_refused("rules.handoff", json!({}), &["  handoff.tag: is missing"]);
@@ -447,13 +453,22 @@ fn every_file_has_a_content_hash() {
     assert_eq!(changed[1..], hashes[1..]);
 }
 
-/// `config/README.md` is the complete reference of the keys, and `.env.example` is named there.
+/// DEC-6: `config/README.md` is the complete reference of the keys, and of no others.
 #[test]
 fn the_readme_explains_every_key() {
     let readme = include_str!("../../config/README.md");
     for key in every_key() {
         let shown = [format!("`{key}`"), format!(".{key}`"), format!("`{key}[].")];
         assert!(shown.iter().any(|form| readme.contains(form)), "{key} is missing in config/README.md");
+    }
+    let rows =
+        readme.lines().filter_map(|line| line.strip_prefix("| `")).filter_map(|row| row.split('|').next());
+    let named = rows
+        .flat_map(|cell| cell.split('`'))
+        .filter(|word| word.starts_with(|ch: char| ch.is_ascii_lowercase()));
+    for key in named.filter(|word| !word.ends_with(".md") && !word.ends_with(".json")) {
+        let last = key.trim_end_matches("[]").rsplit('.').next().unwrap();
+        assert!(every_key().contains(&last), "{key} of config/README.md is no key");
     }
     for stage in Stage::ALL {
         assert!(readme.contains(&format!("`{stage}`")), "{stage}");

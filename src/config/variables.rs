@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::RangeInclusive;
+use std::path::Path;
 
 use super::environment::VARIABLES;
 use super::{ModelName, Warning};
@@ -35,6 +36,22 @@ impl fmt::Display for VariableFault {
 pub struct SettingsError {
     /// In the order of the variables; at least one.
     pub faults: Vec<VariableFault>,
+    /// True when the folder was never set up.
+    pub(super) nothing_here: bool,
+}
+
+impl SettingsError {
+    pub(super) const fn new(faults: Vec<VariableFault>) -> Self {
+        Self { faults, nothing_here: false }
+    }
+
+    /// The same error, which also says what to do first when this folder has neither `.env` nor tenant files.
+    #[must_use]
+    pub fn in_folder(mut self, folder: &Path) -> Self {
+        self.nothing_here =
+            !folder.join(".env").exists() && !folder.join("config").join("rules.json").exists();
+        self
+    }
 }
 
 impl std::error::Error for SettingsError {}
@@ -46,6 +63,13 @@ impl fmt::Display for SettingsError {
         writeln!(out, "invalid environment: {count} {noun}")?;
         for fault in &self.faults {
             writeln!(out, "  {fault}")?;
+        }
+        if self.nothing_here {
+            writeln!(
+                out,
+                "There is no .env and no config/ in this folder: `agent dev` sets up a demo here and runs it, `agent \
+                 bootstrap` only writes the files."
+            )?;
         }
         write!(out, "See .env.example for every variable and an example of its value.")
     }

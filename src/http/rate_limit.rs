@@ -84,7 +84,7 @@ mod tests {
         Key { has_secret, address: IpAddr::from([192, 0, 2, last]) }
     }
 
-    /// RATE-1, RATE-4: the first request starts a window; one over the limit is over until the window ends.
+    /// 03/RATE-1, RATE-4: the first request starts a window; one over the limit is over until the window ends.
     #[test]
     fn a_window_starts_with_the_first_request_and_ends_after_a_minute() {
         let limit = RateLimit::new(3);
@@ -104,7 +104,7 @@ mod tests {
         assert_eq!((next.limit, next.remaining, next.reset_secs, next.exceeded), (3, 2, 60, false));
     }
 
-    /// RATE-2: the secret and the address make separate budgets.
+    /// 03/RATE-2: the secret and the address make separate budgets.
     #[test]
     fn every_key_has_a_budget_of_its_own() {
         let limit = RateLimit::new(1);
@@ -115,7 +115,7 @@ mod tests {
         assert!(!limit.count(key(false, 2), now).exceeded);
     }
 
-    /// RATE-1: requests at the same time are all counted.
+    /// 03/RATE-1: requests at the same time are all counted.
     #[test]
     fn no_request_is_missed_when_many_come_at_once() {
         let limit = RateLimit::new(1000);

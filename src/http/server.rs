@@ -17,6 +17,7 @@ use super::{MESSAGE_PATH, admin, errors, health, message, openapi};
 use crate::actors::Services;
 use crate::config::{Settings, TrustedProxies};
 use crate::domain::Redacted;
+use crate::playground::{self, Playground};
 
 /// What the routes need; shared by all workers.
 pub struct Door {
@@ -30,6 +31,7 @@ pub struct Door {
     pub io: Handle,
     pub(super) limit: RateLimit,
     pub(super) proxies: TrustedProxies,
+    playground: Option<Playground>,
     requests: AtomicU64,
     draining: AtomicBool,
 }
@@ -69,9 +71,17 @@ impl Door {
             io,
             limit: RateLimit::new(settings.rate_limit_per_minute),
             proxies: settings.trusted_proxies(),
+            playground: None,
             requests: AtomicU64::new(0),
             draining: AtomicBool::new(false),
         }
+    }
+
+    /// The same with the playground's page (DEC-16).
+    #[must_use]
+    pub fn with_playground(mut self, playground: Option<Playground>) -> Self {
+        self.playground = playground;
+        self
     }
 
     /// The number of a new request, from 1 (OPS-1).
@@ -92,7 +102,13 @@ pub fn start(door: Door, port: u16, workers: usize) -> Result<Server, ServerErro
     let door = web::Data::from(Arc::new(door));
     let shared = door.clone();
     let server = HttpServer::new(move || {
-        App::new().app_data(shared.clone()).wrap(from_fn(gate)).wrap(hardening()).configure(routes)
+        let playground = shared.playground.clone();
+        App::new()
+            .app_data(shared.clone())
+            .wrap(from_fn(gate))
+            .wrap(hardening())
+            .configure(|config| playground.into_iter().for_each(|page| playground::routes(config, page)))
+            .configure(routes)
     });
     let server =
         server.on_connect(Peer::remember).workers(workers).disable_signals().shutdown_timeout(STOP_SECS);
@@ -171,6 +187,9 @@ impl Server {
     /// Makes `/ready` say 503 from now on (DEC-28).
     pub fn begin_drain(&self) {
         self.door.draining.store(true, Ordering::Release);
+        if let Some(playground) = &self.door.playground {
+            playground.close();
+        }
     }
 
     /// Stops accepting and waits until open requests are answered (OPS-5).

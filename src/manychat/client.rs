@@ -37,7 +37,7 @@ pub fn client(settings: &ManyChatSettings) -> Result<Arc<dyn DeliveryClient>, Ma
 }
 
 /// ManyChat's API over HTTP.
-struct ManyChat {
+pub(super) struct ManyChat {
     http: Client,
     base: String,
     token: Redacted<String>,
@@ -64,7 +64,7 @@ impl DeliveryClient for ManyChat {
 
 impl ManyChat {
     /// API-1, API-2, API-5, API-6, GAP-DL-13.
-    fn new(base: &str, token: Redacted<String>, limit: Duration) -> Result<Self, ManyChatError> {
+    pub(super) fn new(base: &str, token: Redacted<String>, limit: Duration) -> Result<Self, ManyChatError> {
         let unusable = |problem| ManyChatError::Unusable { problem };
         let mut bearer = HeaderValue::from_str(&format!("Bearer {}", token.expose().trim()))
             .map_err(|_| unusable("MANYCHAT_API_TOKEN holds a character that cannot be sent in a header"))?;
@@ -88,6 +88,11 @@ impl ManyChat {
         let base = base.trim_end_matches('/').to_owned();
         Url::parse(&base).map_err(|_| unusable("MANYCHAT_API_BASE is not a URL"))?;
         Ok(Self { http, base, token, limit })
+    }
+
+    /// A `GET` of the account itself, for a check and not for a contact.
+    pub(super) fn get(&self, path: &str) -> RequestBuilder {
+        self.http.get(format!("{}{path}", self.base))
     }
 
     async fn exchange(&self, call: &Call) -> Result<Answer, ManyChatError> {

@@ -2,7 +2,9 @@
 //! Owns: the client and its options, wire types, errors, the request enum and the handle that the actor serves.
 //! Never: retries, paces or counts calls (the actor does), reads the database, lets a contact's profile out.
 
+mod account;
 mod client;
+mod development;
 mod error;
 mod handle;
 mod port;
@@ -10,7 +12,12 @@ mod request;
 mod said;
 mod wire;
 
+pub use account::{AccountError, tag_names};
 pub use client::{CALL_LIMIT, client};
+pub use development::{
+    ContactView, DEVELOPMENT_CONTACT, DEVELOPMENT_REPLY_FLOW, DevelopmentAccount, Happened, Happening,
+    Residents, Trouble,
+};
 pub use error::{Class, LostBy, ManyChatError, Unstarted};
 pub use handle::{AnswerSlot, Handle, Letter, Order, OrderId, Orders, channel};
 pub use port::DeliveryClient;

@@ -4,10 +4,13 @@
 mod matching;
 mod rows;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use self::matching::Heard;
@@ -23,26 +26,92 @@ const SLOW: Duration = Duration::from_millis(12_000);
 /// Usage of every call (MOCK-1).
 const USAGE: Usage = Usage { input: Some(1200), output: Some(60), cache_read: Some(1000) };
 
+/// What the failing mock answers: the provider is unavailable.
+const UNAVAILABLE: u16 = 503;
+
+/// How a mock behaves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MockMood {
+    /// As its name says.
+    #[default]
+    Normal,
+    /// Thinks longer than the deadline.
+    Slow,
+    /// Every call fails as an unavailable provider does.
+    Failing,
+}
+
+/// A switch for the mood of a running mock (DEC-16); clones share it.
+#[derive(Clone, Debug)]
+pub struct MockSwitch {
+    mood: Arc<AtomicU8>,
+    thinks: Duration,
+}
+
+impl MockSwitch {
+    /// `thinks`: how long the mock takes while it is slow.
+    #[must_use]
+    pub fn new(thinks: Duration) -> Self {
+        Self { mood: Arc::default(), thinks }
+    }
+
+    /// The mood of calls that start now.
+    #[must_use]
+    pub fn mood(&self) -> MockMood {
+        match self.mood.load(Ordering::Relaxed) {
+            1 => MockMood::Slow,
+            2 => MockMood::Failing,
+            _ => MockMood::Normal,
+        }
+    }
+
+    /// Sets the mood of calls that start from now on.
+    pub fn set(&self, mood: MockMood) {
+        self.mood.store(mood as u8, Ordering::Relaxed);
+    }
+}
+
 /// `mock:<anything>`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct MockModel {
     delay: Duration,
+    switch: Option<MockSwitch>,
 }
 
 impl MockModel {
     /// The mock of that name; `slow` waits before it replies (MOCK-2).
     #[must_use]
     pub fn new(name: &str) -> Self {
-        Self { delay: if name == "slow" { SLOW } else { Duration::ZERO } }
+        Self { delay: if name == "slow" { SLOW } else { Duration::ZERO }, switch: None }
+    }
+
+    /// The same, obeying a switch.
+    #[must_use]
+    pub fn with_switch(mut self, switch: Option<MockSwitch>) -> Self {
+        self.switch = switch;
+        self
+    }
+
+    fn mood(&self) -> (MockMood, Duration) {
+        let mood = self.switch.as_ref().map_or(MockMood::Normal, MockSwitch::mood);
+        match (mood, &self.switch) {
+            (MockMood::Slow, Some(switch)) => (mood, switch.thinks),
+            (MockMood::Failing, _) => (mood, Duration::ZERO),
+            _ => (mood, self.delay),
+        }
     }
 }
 
 impl ModelProvider for MockModel {
     fn step(&self, request: ModelRequest) -> BoxFuture<'_, Result<ModelAnswer, ModelError>> {
-        let delay = self.delay;
+        let (mood, delay) = self.mood();
         async move {
             if !delay.is_zero() {
                 tokio::time::sleep(delay).await;
+            }
+            if mood == MockMood::Failing {
+                return Err(ModelError::Status(UNAVAILABLE));
             }
             Ok(ModelAnswer { output: ModelOutput::Json(as_json(script_for(&request))), usage: USAGE })
         }

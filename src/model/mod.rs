@@ -18,13 +18,13 @@ mod test_support;
 
 pub use fence::FencedText;
 pub use guardrails::{Cause, Checked, check, ends_with_question, leaks};
-pub use mock::MockModel;
+pub use mock::{MockModel, MockMood, MockSwitch};
 pub use port::{
     Image, MessageRole, ModelAnswer, ModelError, ModelMessage, ModelOutput, ModelProvider, ModelRequest,
     Part, Usage,
 };
 pub use pricing::Prices;
 pub use prompt::{HistoryTurn, SystemPrompt};
-pub use registry::{RegistryError, resolve};
+pub use registry::{RegistryError, resolve, resolve_with};
 pub use reply::{Bounds, Faults, MAX_MESSAGE_UNITS, MAX_MESSAGES, MAX_MODEL_MESSAGES, Reply};
 pub use runner::{Runner, TurnInput, TurnResult};

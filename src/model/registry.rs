@@ -19,7 +19,7 @@ use reqwest::redirect;
 
 use self::hosted::{Access, HostedModel};
 use self::wire::Wire;
-use super::mock::MockModel;
+use super::mock::{MockModel, MockSwitch};
 use super::port::ModelProvider;
 use super::runner::Runner;
 use crate::config::{ModelName, ModelSettings};
@@ -57,7 +57,15 @@ pub enum RegistryError {
 /// # Errors
 /// [`RegistryError`]: a key that cannot be sent, or no HTTP client.
 pub fn resolve(settings: &ModelSettings) -> Result<Runner, RegistryError> {
-    let mut providers = Providers { settings, http: None };
+    resolve_with(settings, None)
+}
+
+/// The same, with a switch that mocks among the models obey (DEC-16).
+///
+/// # Errors
+/// As [`resolve`].
+pub fn resolve_with(settings: &ModelSettings, switch: Option<MockSwitch>) -> Result<Runner, RegistryError> {
+    let mut providers = Providers { settings, switch, http: None };
     let runner = Runner::new(providers.provider(&settings.agent)?, &settings.agent, settings);
     match &settings.fallback {
         Some(fallback) => Ok(runner.with_fallback(providers.provider(fallback)?, fallback, settings)),
@@ -68,13 +76,14 @@ pub fn resolve(settings: &ModelSettings) -> Result<Runner, RegistryError> {
 /// Builds providers over one HTTP client, which is built for the first that needs it.
 struct Providers<'a> {
     settings: &'a ModelSettings,
+    switch: Option<MockSwitch>,
     http: Option<reqwest::Client>,
 }
 
 impl Providers<'_> {
     fn provider(&mut self, name: &ModelName) -> Result<Arc<dyn ModelProvider>, RegistryError> {
         match name.provider {
-            Provider::Mock => Ok(Arc::new(MockModel::new(&name.model))),
+            Provider::Mock => Ok(Arc::new(MockModel::new(&name.model).with_switch(self.switch.clone()))),
             Provider::Anthropic => self.hosted(Wire::Anthropic, &name.model),
             Provider::OpenAi => self.hosted(Wire::OpenAi, &name.model),
             Provider::Google => self.hosted(Wire::Google, &name.model),

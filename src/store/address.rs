@@ -1,5 +1,7 @@
 //! How to reach the database: `DATABASE_URL` with its TLS options, as libpq reads them (DB-1, DEC-29).
 
+use std::error::Error as _;
+use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -168,15 +170,61 @@ where
     Ok((client, driver))
 }
 
-/// What a failed connection tells the operator, without the driver's words.
+/// What a failed connection tells the operator, without the driver's words: those can name the host and the user.
 pub(super) fn unreachable_because(error: &tokio_postgres::Error) -> StoreError {
-    // The driver names the step in the first words of its message and nowhere else.
-    let reason = if error.to_string().starts_with("error performing TLS handshake") {
-        "the server offers no TLS or its certificate is not trusted: check sslmode and sslrootcert"
-    } else {
-        "the server cannot be reached or refused the login"
-    };
-    StoreError::Unavailable { reason }
+    StoreError::Unavailable { reason: refused_because(error).unwrap_or_else(|| broken_because(error)) }
+}
+
+/// The server answered, and refused.
+fn refused_because(error: &tokio_postgres::Error) -> Option<&'static str> {
+    let code = error.code()?;
+    Some(match code.code() {
+        "28P01" => {
+            "the server refused the password: correct user and password (write special characters as %XX)"
+        }
+        "28000" => {
+            "the server's rules refuse this user from here, or an unencrypted connection: check the user, pg_hba.conf \
+             and sslmode"
+        }
+        "3D000" => "the server has no database of that name: create it (createdb) or correct the name",
+        "42501" => "the user may not connect to that database: grant it CONNECT, or use another user",
+        "53300" => "the server has no connection left: raise max_connections, or run fewer processes",
+        "57P03" => "the server is starting or stopping: try again in a moment",
+        _ => "the server refused the login: its own log says why",
+    })
+}
+
+/// No answer of the server. The driver names the step in the first words of its message and nowhere else.
+fn broken_because(error: &tokio_postgres::Error) -> &'static str {
+    let message = error.to_string();
+    if message.starts_with("error performing TLS handshake") {
+        return match cause_of(error).contains("does not support TLS") {
+            true => "the server offers no TLS: turn it on there, or use sslmode=prefer or disable",
+            false => "the server's certificate is not trusted: check sslmode and sslrootcert",
+        };
+    }
+    if message.starts_with("invalid configuration") {
+        return "the server asks for a password and the address has none: add it";
+    }
+    if message.starts_with("authentication error") {
+        return "the server asks for a way to log in that is not supported: allow scram-sha-256 or md5";
+    }
+    match io_kind(error) {
+        Some(ErrorKind::ConnectionRefused | ErrorKind::NotFound) => {
+            "nothing listens at that host and port: start Postgres there or correct them (`agent dev` brings a \
+             Postgres of its own)"
+        }
+        Some(ErrorKind::PermissionDenied) => "this user of the system may not open the server's socket",
+        _ => "the server cannot be reached: check the host's name, the port, and the network between",
+    }
+}
+
+fn cause_of(error: &tokio_postgres::Error) -> String {
+    error.source().map(ToString::to_string).unwrap_or_default()
+}
+
+fn io_kind(error: &tokio_postgres::Error) -> Option<ErrorKind> {
+    error.source()?.downcast_ref::<io::Error>().map(io::Error::kind)
 }
 
 /// Splits `sslmode` and `sslrootcert` off the query part of an address; everything else stays as written.

@@ -12,7 +12,7 @@ pub enum StoreError {
         reason: &'static str,
     },
     /// The server refused a statement. The transaction is rolled back: end the turn in the handoff.
-    #[error("the database refused a statement ({code})")]
+    #[error("the database refused a statement ({code}){}", advice(code))]
     Refused {
         /// SQLSTATE.
         code: String,
@@ -24,6 +24,12 @@ pub enum StoreError {
     /// The database has none of our tables: start `agent serve` or `agent worker` on it once.
     #[error("the database has no tables yet: start `agent serve` or `agent worker` once")]
     NoTables,
+    /// Its tables are those of an earlier version: start this version's `agent serve` or `agent worker` on it once.
+    #[error("the database has an older schema: start this version's `agent serve` or `agent worker` once")]
+    OldTables,
+    /// Another run of the same command is under way: wait for it.
+    #[error("another run of this command is under way on this database: wait until it has ended")]
+    Busy,
     /// A row has a shape this version does not understand.
     #[error("unexpected value in {what}")]
     Unexpected {
@@ -32,12 +38,31 @@ pub enum StoreError {
     },
 }
 
+/// What an operator can do about a refusal, where that can be told.
+fn advice(code: &str) -> &'static str {
+    match code {
+        "42501" => ": the user of DATABASE_URL lacks a privilege on the tables: grant it, or use their owner",
+        "42P01" | "42703" => ": a table or column is missing: start `agent serve` or `agent worker` once",
+        _ => "",
+    }
+}
+
 impl StoreError {
     /// True when the server ended the work because two transactions waited for each other: nothing was done, and the
     /// same work may be done again at once.
     #[must_use]
     pub fn is_deadlock(&self) -> bool {
         matches!(self, Self::Refused { code } if code == "40P01")
+    }
+
+    /// The same for a command, which runs no migration (MIG-8): a missing table or column is said in words.
+    #[must_use]
+    pub(super) fn of_command(error: tokio_postgres::Error) -> Self {
+        match error.code() {
+            Some(code) if *code == SqlState::UNDEFINED_TABLE => Self::NoTables,
+            Some(code) if *code == SqlState::UNDEFINED_COLUMN => Self::OldTables,
+            _ => error.into(),
+        }
     }
 
     /// True when the work may have been committed all the same.

@@ -6,7 +6,8 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use super::open::{NewMessage, binding, parse_binding};
+use super::binding::binding_of;
+use super::open::{NewMessage, parse_binding};
 use super::{Database, StoreError};
 use crate::domain::{
     Binding, ContactText, ConversationId, MediaKind, ProcessId, Redacted, SubscriberId, TenantId,
@@ -17,7 +18,7 @@ use crate::domain::{
 pub(super) const KEEP: &str = concat!(
     "with judged as (
        select c.id, ",
-    binding!(),
+    binding_of!("$3", "$10", "$10"),
     " as binding from conversations c where c.tenant_id = $1 and c.subscriber_id = $2 for no key update),
      kept as (
        insert into rs_inbox (conversation_id, process_id, message_id, text, media_kind, token_digest, offering,

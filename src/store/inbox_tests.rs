@@ -75,6 +75,8 @@ impl Bench {
             guarded: true,
             now: Timestamp::now(),
             received_at: Timestamp::now(),
+            last_received_at: Timestamp::now(),
+            fresh_digest: None,
             idle_reset_hours: 24,
             history_days: 30,
             process,

@@ -3,6 +3,7 @@
 //! Never: decides what a turn does, calls a model or ManyChat, logs a driver's own error text (DB-5).
 
 mod address;
+mod binding;
 mod error;
 mod pool;
 mod pulse;
@@ -11,17 +12,25 @@ mod tls;
 
 pub mod backfill;
 pub mod embedded;
+pub mod handoff_tags;
+pub mod handoffs;
 pub mod inbox;
 pub mod migrations;
 pub mod notices;
 pub mod open;
 pub mod outbox;
+pub mod outbox_operator;
 pub mod owed;
+pub mod personal;
+pub mod playground;
 pub mod pooler;
 pub mod processes;
 pub mod rate;
+pub mod retention;
 pub mod second_run;
 pub mod settle;
+pub mod takeover;
+pub mod tokens;
 
 pub use address::{Address, AddressError};
 pub use error::StoreError;

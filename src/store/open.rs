@@ -8,6 +8,7 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Row, Statement};
 use uuid::Uuid;
 
+use super::binding::binding_of;
 use super::statements::{BEGIN, COMMIT};
 use super::{Database, StoreError};
 use crate::domain::{
@@ -15,32 +16,20 @@ use crate::domain::{
 };
 use crate::telemetry::crash_points::{self, Point};
 
-/// How a presented token compares with the stored hashes (TOK-10). `$3` is the SHA-256 of the token, in hex;
-/// comparing digests inside the server tells nothing about the token (TOK-11, ARC-30).
-macro_rules! binding {
-    () => {
-        "case when c.token_hash is null then 'first' \
-              when $3::text is null then 'unbound' \
-              when $3::text in (c.token_hash, coalesce(c.previous_token_hash, '')) then 'bound' \
-              else 'unbound' end"
-    };
-}
-pub(super) use binding;
-
 /// Finds or creates the conversation and takes its lane when that is free (ARC-45). An unbound message under
 /// enforcement neither waits nor takes it (LANE-3).
 pub(super) const TAKE_LANE: &str = concat!(
     "with found as (
-       select id, token_hash, previous_token_hash from conversations
-       where tenant_id = $1 and subscriber_id = $2 for no key update),
+       select id, token_hash, previous_token_hash, rs_unwritten_token, token_generation, token_issued_at
+       from conversations where tenant_id = $1 and subscriber_id = $2 for no key update),
      made as (
        insert into conversations (tenant_id, subscriber_id, channel, turn_count, last_message_at)
        select $1::text, $2::text, $4::text, 0, $5::timestamptz where not exists (select 1 from found)
        on conflict (tenant_id, subscriber_id) do update set channel = conversations.channel
-       returning id, token_hash, previous_token_hash),
+       returning id, token_hash, previous_token_hash, rs_unwritten_token, token_generation, token_issued_at),
      c as (select * from found union all select * from made),
      judged as (select c.id, ",
-    binding!(),
+    binding_of!("$3", "$11", "$5"),
     " as binding from c),
      lane as (
        insert into rs_lanes as l (conversation_id, process_id, turn_id, fence, expires_at)
@@ -55,24 +44,32 @@ pub(super) const TAKE_LANE: &str = concat!(
      select judged.id, judged.binding, (select fence from lane) as fence from judged"
 );
 
-/// Records the messages and counts them, when it is their turn (CONV-4, W-2 to W-8): the lane is ours, no dead process
-/// owes the contact a turn (DEC-35), and no other process has a message that waits longer (ARC-45a). Messages behind
-/// such a one are left where they are. When it is not their turn, the lane is given back and what has no row in the
-/// inbox yet gets one.
+/// Records the messages, counts them and issues a token where one is due, when it is their turn (CONV-4, W-2 to W-8):
+/// the lane is ours, no dead process owes the contact a turn (DEC-35), and no other process has a message that waits
+/// longer (ARC-45a). Messages behind such a one are left where they are. When it is not their turn, the lane is given
+/// back and what has no row in the inbox yet gets one.
 ///
 /// Rows of this process do not count as waiting longer: it keeps their order itself.
+///
+/// The conversation's row has been locked by the statement before, so what is read of it here is what is changed: of two
+/// messages at once only one finds a token due (TOK-20). The write that follows has a minute before the worker does it
+/// anew (TOK-22, TOK-25).
 pub(super) const RECORD: &str = concat!(
     "with judged as (
        select c.id, ",
-    binding!(),
-    " as binding from conversations c where c.tenant_id = $1 and c.subscriber_id = $2),
+    binding_of!("$3", "$20", "$8"),
+    " as binding,
+         $19::text is not null and (c.token_hash is null or c.token_issued_at is null
+                                    or c.token_issued_at <= $8::timestamptz - interval '1 hour') as due
+       from conversations c where c.tenant_id = $1 and c.subscriber_id = $2),
      mine as (
        select i.id, i.message_id from rs_inbox i where i.message_id = any ($7::uuid[])),
      ahead as (
        select coalesce(min(i.id), 9223372036854775807) as id from rs_inbox i join judged j on i.conversation_id = j.id
        where i.process_id <> $12 and i.message_id <> all ($9::uuid[])),
      go as (
-       select j.id, j.binding, (j.binding <> 'unbound' or not $4) as bound, l.fence
+       select j.id, j.binding, (j.binding <> 'unbound' or not $4) as bound, l.fence,
+              j.due and j.binding <> 'bound' as issue
        from judged j left join rs_lanes l on l.conversation_id = j.id and l.turn_id = $5
        where (select count(*) from mine) = cardinality($7)
          and (j.binding = 'unbound' and $4
@@ -88,13 +85,25 @@ pub(super) const RECORD: &str = concat!(
        from go cross join unnest($9::uuid[], $10::text[], $11::text[]) with ordinality as m(id, text, kind, place)
        left join mine i on i.message_id = m.id
        where go.fence is null or coalesce(i.id, 9223372036854775806) < (select id from ahead)),
-     counted as (
+     changed as (
        update conversations c
-       set turn_count = case when c.last_message_at <= $6 then 0 else c.turn_count end
-                        + (select count(*) from taken)::integer,
-           last_message_at = greatest(c.last_message_at, $8), updated_at = now()
-       from go where c.id = go.id and go.bound
-       returning c.turn_count),
+       set turn_count = case when not go.bound then c.turn_count
+                             else case when c.last_message_at <= $6 then 0 else c.turn_count end
+                                  + (select count(*) from taken)::integer end,
+           last_message_at = case when go.bound then greatest(c.last_message_at, $8) else c.last_message_at end,
+           previous_token_hash = case when go.issue then c.token_hash else c.previous_token_hash end,
+           token_hash = case when go.issue then $19::text else c.token_hash end,
+           token_issued_at = case when go.issue then $8 else c.token_issued_at end,
+           token_generation = c.token_generation + go.issue::integer,
+           updated_at = now()
+       from go where c.id = go.id and (go.bound or go.issue)
+       returning c.id, c.turn_count, c.token_generation, go.bound, go.issue),
+     token_row as (
+       insert into outbox (tenant_id, subscriber_id, conversation_id, kind, payload, next_attempt_at)
+       select $1::text, $2::text, id, 'contact_token', jsonb_build_object('generation', token_generation),
+              now() + interval '60 seconds'
+       from changed where issue
+       returning id),
      recorded as (
        insert into turns (id, conversation_id, role, text, bound, media_kind, created_at)
        select m.id, go.id, 'user', m.text, go.bound, m.kind, $8::timestamptz
@@ -127,32 +136,44 @@ pub(super) const RECORD: &str = concat!(
      given_back as (
        update rs_lanes l set turn_id = null, process_id = null, expires_at = null
        from judged j where l.conversation_id = j.id and l.turn_id = $5 and not exists (select 1 from go))
-     select exists (select 1 from go) as started, (select turn_count from counted) as turn_count,
-            (select count from rated) as hourly_count, (select count(*) from taken)::integer as taken,
+     select exists (select 1 from go) as started, (select binding from judged) as binding,
+            (select turn_count from changed where bound) as turn_count, (select count from rated) as hourly_count,
+            (select count(*) from taken)::integer as taken, (select id from token_row) as token_row,
             array(select message_id from mine union select message_id from kept) as waiting"
 );
 
 /// Reads what the turn needs: history when it may be read, and the day's spend with what is not yet confirmed
-/// (HISTW-1 to HISTW-5, ARC-33).
-pub(super) const READ: &str = concat!(
-    "select coalesce(b.tokens, 0)::bigint + o.tokens as tokens, coalesce(b.cost_usd, 0) + o.cost_usd as cost_usd,
-       case when ",
-    binding!(),
-    " = 'bound' or not $4 then (
+/// (HISTW-1 to HISTW-5, ARC-33). The binding is the recorded one. A `first` message under enforcement reads nothing
+/// from before the contact's first token was issued: nothing proves that it is this caller's (TOK-14, DEC-24).
+pub(super) const READ: &str = "
+    select coalesce(b.tokens, 0)::bigint + o.tokens as tokens, coalesce(b.cost_usd, 0) + o.cost_usd as cost_usd,
+       case when me.binding <> 'unbound' or me.binding is not null and not $3 then (
          select coalesce(json_agg(json_build_object('role', h.role, 'text', h.text, 'actions', h.actions)
                                   order by h.seq), '[]'::json)
          from (select t.seq, t.role, t.text, t.actions from turns t
-               where t.conversation_id = c.id and t.created_at >= $5 and t.bound and t.id <> all ($6::uuid[])
+               where t.conversation_id = c.id and t.bound and t.id <> all ($5::uuid[])
+                 and t.created_at >= case
+                       when me.binding = 'bound' or not $3 then $4::timestamptz
+                       when c.token_hash is null then 'infinity'
+                       else greatest($4, coalesce(c.token_issued_at, 'infinity')) end
                  and t.outcome is distinct from 'nudge_skipped'
-               order by t.seq desc limit $7) h) end as history,
+               order by t.seq desc limit $6) h) end as history,
        exists (select 1 from outbox x where x.tenant_id = $1 and x.subscriber_id = $2 and x.kind = 'reply'
-                 and x.status in ('pending', 'delivering')) as reply_queued
+                 and x.status in ('pending', 'delivering')) as reply_queued,
+       called.tag_pending,
+       case when called.opened_at is not null then greatest(called.opened_at, (
+         select t.created_at from turns t
+         where t.conversation_id = c.id and t.role = 'agent' and t.outcome is distinct from 'nudge_skipped'
+         order by t.seq desc limit 1)) end as quiet_since
      from conversations c
+     cross join lateral (select max(p.opened_at) as opened_at,
+                                coalesce(bool_or(p.tag_state is null or p.tag_state = 'attempting'), false) as tag_pending
+                         from rs_handoffs p where p.conversation_id = c.id and p.closed_at is null) called
+     left join rs_owed me on me.turn_id = $8
      cross join lateral (select coalesce(sum(tokens), 0)::bigint as tokens, coalesce(sum(cost_usd), 0) as cost_usd
                          from rs_owed where tenant_id = $1 and status = 'said') o
-     left join budget_counters b on b.tenant_id = $1 and b.day = $8
-     where c.tenant_id = $1 and c.subscriber_id = $2"
-);
+     left join budget_counters b on b.tenant_id = $1 and b.day = $7
+     where c.tenant_id = $1 and c.subscriber_id = $2";
 
 /// How many turns of a contact the model reads at most, the messages being answered included (HISTW-1).
 pub(super) const HISTORY_TURNS: usize = 10;
@@ -187,6 +208,8 @@ pub struct OpenRequest {
     pub channel: String,
     /// SHA-256 of the presented token in lower-case hex; `None` when none was presented.
     pub token_digest: Option<String>,
+    /// SHA-256 of a fresh token in lower-case hex, stored when a token is due (TOK-20); `None` issues none.
+    pub fresh_digest: Option<String>,
     /// `CONTACT_TOKENS_ENFORCED`.
     pub tokens_enforced: bool,
     /// The messages this turn answers, in order; at least one.
@@ -197,6 +220,8 @@ pub struct OpenRequest {
     pub now: Timestamp,
     /// When the first of the messages arrived.
     pub received_at: Timestamp,
+    /// When the last of them arrived: the binding is judged as of then (DEC-24).
+    pub last_received_at: Timestamp,
     /// `rules.idleResetHours`.
     pub idle_reset_hours: u32,
     /// `rules.historyDays`.
@@ -252,8 +277,22 @@ pub struct OpenTurn {
     pub spent_usd: Decimal,
     /// True when an earlier reply to the contact is still on its way (LANE-7).
     pub reply_queued: bool,
+    /// The contact's open handoff; `None` when there is none (DEC-35).
+    pub handoff: Option<OpenHandoff>,
+    /// The outbox row behind the token that this flight has issued; `None` when none was due. Write the token whose
+    /// digest the request carried to ManyChat now (TOK-23).
+    pub token_row: Option<Uuid>,
     /// Earlier turns, oldest first; empty when the turn may not read them.
     pub history: Vec<HistoryRow>,
+}
+
+/// A handoff that nobody has closed yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenHandoff {
+    /// The agent's latest message or the handoff itself, whichever came later (DEC-9).
+    pub quiet_since: Timestamp,
+    /// True while the tag that calls a person has not been added and still may be.
+    pub tag_pending: bool,
 }
 
 /// One earlier turn.
@@ -288,11 +327,9 @@ async fn open_once(database: &Database, request: &OpenRequest) -> Result<Opened,
     let values = Values::of(request);
     let (lane_row, recorded, read) = fly(&lease, request, &values).await?;
     lease.give_back();
-    let fence: Option<i64> = lane_row.try_get("fence")?;
-    let binding = parse_binding(&lane_row)?;
     if recorded.try_get("started")? {
         crash_points::passed(Point::AfterOpen);
-        return Ok(Opened::Started(started(&lane_row, &recorded, &read, binding, fence)?));
+        return Ok(Opened::Started(started(&lane_row, &recorded, &read)?));
     }
     let conversation = ConversationId::from(lane_row.try_get::<_, Uuid>("id")?);
     Ok(Opened::Waiting(Waits { conversation, kept: recorded.try_get("waiting")? }))
@@ -387,6 +424,7 @@ async fn fly(
         request.turn.as_uuid(),
         &request.lane_secs,
         &request.takeover_secs,
+        &request.last_received_at,
     ];
     let record_values: &[&(dyn ToSql + Sync)] = &[
         &tenant,
@@ -407,16 +445,18 @@ async fn fly(
         &request.dead_secs,
         &values.offerings,
         &values.received,
+        &request.fresh_digest,
+        &request.last_received_at,
     ];
     let read_values: &[&(dyn ToSql + Sync)] = &[
         &tenant,
         &values.subscriber,
-        &request.token_digest,
         &request.tokens_enforced,
         &values.since,
         &values.ids,
         &MOST_EARLIER,
         &values.day,
+        request.turn.as_uuid(),
     ];
     let (begun, lane, recorded, reading, committed) = tokio::join!(
         client.execute(&begin, &[]),
@@ -437,18 +477,14 @@ pub(super) fn history_of(row: &Row) -> Result<Vec<HistoryRow>, StoreError> {
     serde_json::from_value(rows).map_err(|_| StoreError::Unexpected { what: "turns" })
 }
 
-pub(super) fn parse_binding(lane_row: &Row) -> Result<Binding, StoreError> {
-    let word: &str = lane_row.try_get("binding")?;
+/// The recorded binding counts: between the two statements that judge it, the first token may have reached ManyChat.
+pub(super) fn parse_binding(recorded: &Row) -> Result<Binding, StoreError> {
+    let word: &str = recorded.try_get("binding")?;
     word.parse().map_err(|_| StoreError::Unexpected { what: "binding" })
 }
 
-fn started(
-    lane_row: &Row,
-    recorded: &Row,
-    read: &Row,
-    binding: Binding,
-    fence: Option<i64>,
-) -> Result<OpenTurn, StoreError> {
+fn started(lane_row: &Row, recorded: &Row, read: &Row) -> Result<OpenTurn, StoreError> {
+    let fence: Option<i64> = lane_row.try_get("fence")?;
     let taken = usize::try_from(recorded.try_get::<_, i32>("taken")?).unwrap_or(0);
     let mut history = history_of(read)?;
     // The messages being answered count among the turns of the window (HISTW-1, DEC-33).
@@ -456,15 +492,23 @@ fn started(
     Ok(OpenTurn {
         taken,
         conversation: ConversationId::from(lane_row.try_get::<_, Uuid>("id")?),
-        binding,
+        binding: parse_binding(recorded)?,
         fence: fence.map(Fence::new),
         turn_count: recorded.try_get("turn_count")?,
         hourly_count: recorded.try_get("hourly_count")?,
         spent_tokens: read.try_get("tokens")?,
         spent_usd: read.try_get("cost_usd")?,
         reply_queued: read.try_get("reply_queued")?,
+        handoff: open_handoff(read)?,
+        token_row: recorded.try_get("token_row")?,
         history,
     })
+}
+
+pub(super) fn open_handoff(read: &Row) -> Result<Option<OpenHandoff>, StoreError> {
+    let quiet_since: Option<Timestamp> = read.try_get("quiet_since")?;
+    let tag_pending = read.try_get("tag_pending")?;
+    Ok(quiet_since.map(|quiet_since| OpenHandoff { quiet_since, tag_pending }))
 }
 
 #[cfg(test)]

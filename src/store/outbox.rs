@@ -12,35 +12,52 @@ use uuid::Uuid;
 use super::{Database, StoreError};
 use crate::domain::{ConversationId, ProcessId, Redacted, SubscriberId, TenantId};
 
-/// Claims due replies, at most one a contact and always its oldest: two workers can neither take one row twice nor
-/// overtake each other (BOX-10, BOX-11, PROC-2, GAP-DL-4). A row that a dead process holds, or whose lease has
-/// ended, is taken over; the attempt counts (GAP-DL-1).
-const CLAIM: &str = "
-    with due as (
-      select o.id from outbox o
-      where o.tenant_id = $1 and o.kind = 'reply'
-        and (o.status = 'pending' and o.next_attempt_at <= now()
+/// Whether the row `o` can be claimed: it is due, or whoever claimed it has let it go. A row that a dead process
+/// holds, or whose lease has ended, is taken over; the attempt counts (GAP-DL-1).
+macro_rules! claimable {
+    () => {
+        "(o.status = 'pending' and o.next_attempt_at <= now()
           or o.status = 'delivering' and o.rs_process_id is null and o.rs_lease_until <= now()
              and o.rs_lease_until - interval '15 minutes' >= o.next_attempt_at
           or o.status = 'delivering' and o.rs_process_id is not null
              and (o.rs_lease_until <= now()
                or not exists (select 1 from rs_processes p where p.id = o.rs_process_id
-                              and p.beat_at > clock_timestamp() - make_interval(secs => $5))))
-        and not exists (
+                              and p.beat_at > clock_timestamp() - make_interval(secs => $5))))"
+    };
+}
+
+/// Claims due replies, at most one a contact and always its oldest: two workers can neither take one row twice nor
+/// overtake each other (BOX-10, BOX-11, PROC-2, GAP-DL-4). Token rows wait for nothing and hold nothing up (BOX-11,
+/// WRK-5).
+const CLAIM: &str = concat!(
+    "with replies as (
+      select o.id from outbox o
+      where o.tenant_id = $1 and o.kind = 'reply' and ",
+    claimable!(),
+    "   and not exists (
           select 1 from outbox e
           where e.tenant_id = o.tenant_id and e.subscriber_id = o.subscriber_id and e.kind = 'reply'
             and e.status in ('pending', 'delivering') and (e.created_at, e.id) < (o.created_at, o.id))
       order by o.next_attempt_at, o.created_at, o.id
-      limit $2 for update skip locked)
+      limit $2 for update skip locked),
+    tokens as (
+      select o.id from outbox o
+      where o.tenant_id = $1 and o.kind = 'contact_token' and ",
+    claimable!(),
+    " order by o.next_attempt_at, o.created_at, o.id
+      limit $6 for update skip locked),
+    due as (select id from replies union all select id from tokens)
     update outbox o
     set status = 'delivering', attempts = o.attempts + 1, rs_process_id = $3,
         rs_lease_until = clock_timestamp() + make_interval(secs => $4)
     from due where o.id = due.id
-    returning o.id, o.subscriber_id, o.conversation_id, o.payload, o.attempts, coalesce(o.rs_texts_sent, 0) as sent,
-              extract(epoch from clock_timestamp() - o.created_at)::float8 as age,
+    returning o.id, o.kind, o.subscriber_id, o.conversation_id, o.payload, o.attempts,
+              coalesce(o.rs_texts_sent, 0) as sent,
+              extract(epoch from clock_timestamp() - coalesce(o.rs_window_from, o.created_at))::float8 as age,
               greatest(0, extract(epoch from (select l.next_text_at from rs_lanes l
                                               where l.conversation_id = o.conversation_id) - clock_timestamp()))::float8
-                as pause";
+                as pause"
+);
 
 /// A row that the reference has claimed carries no lease of ours; it gets one that no live claim outlasts, counted
 /// from when we first saw it (COMP-6). One from before the row's present due time belongs to an earlier claim: the
@@ -50,14 +67,15 @@ const WATCH_FOREIGN: &str = "
     where tenant_id = $1 and status = 'delivering' and rs_process_id is null
       and (rs_lease_until is null or rs_lease_until - interval '15 minutes' < next_attempt_at)";
 
-/// Seconds until the next reply is due, for the timer.
+/// Seconds until the next reply, or with $2 the next token row, is due, for the timer.
 const NEXT_DUE: &str = "
     select extract(epoch from min(o.next_attempt_at) - clock_timestamp())::float8 as due from outbox o
-    where o.tenant_id = $1 and o.kind = 'reply' and o.status = 'pending'
-      and not exists (
-        select 1 from outbox e
-        where e.tenant_id = o.tenant_id and e.subscriber_id = o.subscriber_id and e.kind = 'reply'
-          and e.status in ('pending', 'delivering') and (e.created_at, e.id) < (o.created_at, o.id))";
+    where o.tenant_id = $1 and o.status = 'pending'
+      and (o.kind = 'contact_token' and $2
+        or o.kind = 'reply' and not exists (
+          select 1 from outbox e
+          where e.tenant_id = o.tenant_id and e.subscriber_id = o.subscriber_id and e.kind = 'reply'
+            and e.status in ('pending', 'delivering') and (e.created_at, e.id) < (o.created_at, o.id)))";
 
 /// Stores how many texts are out, renews the lease and sets the contact's next sending time (GAP-DL-2, PACE-2).
 const PROGRESS: &str = "
@@ -149,7 +167,7 @@ pub struct Claim {
     pub attempt: i32,
     /// Texts that earlier attempts have delivered.
     pub sent: usize,
-    /// How long the reply has existed.
+    /// How long the reply has existed, or since an operator gave it a fresh window.
     pub age: Duration,
     /// How long to wait before the first text, so that the contact's texts keep their distance.
     pub pause: Duration,
@@ -179,19 +197,88 @@ pub enum Held {
     Lost,
 }
 
-/// Claims up to `most` due replies.
+/// What fences every write about a claim: its row, the process that claimed it, and its attempt.
+pub(super) type ClaimFence = (Uuid, ProcessId, i32);
+
+impl Claim {
+    const fn fence(&self) -> ClaimFence {
+        (self.id, self.process, self.attempt)
+    }
+}
+
+impl TokenClaim {
+    pub(super) const fn fence(&self) -> ClaimFence {
+        (self.id, self.process, self.attempt)
+    }
+}
+
+/// A contact token that this process writes anew (TOK-30).
+#[derive(Debug)]
+pub struct TokenClaim {
+    /// The process that claimed it, by the id it had then.
+    pub process: ProcessId,
+    /// Id of the row.
+    pub id: Uuid,
+    /// Whose token it is.
+    pub subscriber: SubscriberId,
+    /// The generation the row was made for; `None` when the row names none or has no conversation (TOK-31).
+    pub generation: Option<i32>,
+    /// This attempt, 1 for the first. Together with the process it fences every write about the claim.
+    pub attempt: i32,
+    /// How long the row has existed.
+    pub age: Duration,
+}
+
+/// What one look has claimed.
+#[derive(Debug, Default)]
+pub struct Claimed {
+    /// Replies, in no order: each is of another contact.
+    pub replies: Vec<Claim>,
+    /// Tokens to write.
+    pub tokens: Vec<TokenClaim>,
+}
+
+/// Claims up to `most` due replies and up to `most_tokens` due token rows.
 ///
 /// # Errors
 /// When the database does not answer; a claim that was made all the same ends with its lease.
-pub async fn claim(database: &Database, claimant: &Claimant, most: i64) -> Result<Vec<Claim>, StoreError> {
+pub async fn claim(
+    database: &Database,
+    claimant: &Claimant,
+    most: i64,
+    most_tokens: i64,
+) -> Result<Claimed, StoreError> {
     let lease = database.lease().await?;
     let statement = lease.prepared(CLAIM).await?;
     let (seconds, dead) = (claimant.lease.as_secs_f64(), claimant.dead.as_secs_f64());
     let values: &[&(dyn ToSql + Sync)] =
-        &[&claimant.tenant.as_str(), &most, claimant.process.as_uuid(), &seconds, &dead];
+        &[&claimant.tenant.as_str(), &most, claimant.process.as_uuid(), &seconds, &dead, &most_tokens];
     let rows = lease.client()?.query(&statement, values).await?;
     lease.give_back();
-    rows.iter().map(|row| claim_of(row, claimant.process)).collect()
+    let mut claimed = Claimed::default();
+    for row in &rows {
+        match row.try_get("kind")? {
+            "reply" => claimed.replies.push(claim_of(row, claimant.process)?),
+            _ => claimed.tokens.push(token_claim_of(row, claimant.process)?),
+        }
+    }
+    Ok(claimed)
+}
+
+fn token_claim_of(row: &Row, process: ProcessId) -> Result<TokenClaim, StoreError> {
+    let payload: Value = row.try_get("payload")?;
+    let conversation: Option<Uuid> = row.try_get("conversation_id")?;
+    let generation = payload.get("generation").and_then(Value::as_i64);
+    Ok(TokenClaim {
+        id: row.try_get("id")?,
+        process,
+        subscriber: SubscriberId::stored(row.try_get("subscriber_id")?),
+        generation: generation
+            .filter(|_| conversation.is_some())
+            .and_then(|number| i32::try_from(number).ok()),
+        attempt: row.try_get("attempts")?,
+        age: seconds(row.try_get("age")?),
+    })
 }
 
 fn claim_of(row: &Row, process: ProcessId) -> Result<Claim, StoreError> {
@@ -221,16 +308,21 @@ fn seconds(value: f64) -> Duration {
     Duration::try_from_secs_f64(value.max(0.0)).unwrap_or(Duration::ZERO)
 }
 
-/// Puts a lease on rows the reference claimed, and says when the next reply is due; `None`: none is queued.
+/// Puts a lease on rows the reference claimed, and says when the next row is due; `None`: none is queued. Token rows
+/// count only with `tokens`.
 ///
 /// # Errors
 /// When the database does not answer.
-pub async fn next_due(database: &Database, tenant: &TenantId) -> Result<Option<Duration>, StoreError> {
+pub async fn next_due(
+    database: &Database,
+    tenant: &TenantId,
+    tokens: bool,
+) -> Result<Option<Duration>, StoreError> {
     let lease = database.lease().await?;
     let watch = lease.prepared(WATCH_FOREIGN).await?;
     lease.client()?.execute(&watch, &[&tenant.as_str()]).await?;
     let statement = lease.prepared(NEXT_DUE).await?;
-    let row = lease.client()?.query_one(&statement, &[&tenant.as_str()]).await?;
+    let row = lease.client()?.query_one(&statement, &[&tenant.as_str(), &tokens]).await?;
     lease.give_back();
     Ok(row.try_get::<_, Option<f64>>("due")?.map(seconds))
 }
@@ -246,7 +338,7 @@ pub async fn progress(
     sent: usize,
 ) -> Result<Held, StoreError> {
     let (lease, gap) = (claimant.lease.as_secs_f64(), claimant.gap.as_secs_f64());
-    fenced(database, claim, PROGRESS, &[&count(sent), &lease, &gap]).await
+    fenced(database, claim.fence(), PROGRESS, &[&count(sent), &lease, &gap]).await
 }
 
 /// The claim is still being worked on; `sent` texts are out.
@@ -259,7 +351,7 @@ pub async fn renew(
     claim: &Claim,
     sent: usize,
 ) -> Result<Held, StoreError> {
-    fenced(database, claim, RENEW, &[&count(sent), &claimant.lease.as_secs_f64()]).await
+    fenced(database, claim.fence(), RENEW, &[&count(sent), &claimant.lease.as_secs_f64()]).await
 }
 
 /// All texts are out.
@@ -268,7 +360,7 @@ pub async fn renew(
 /// When the write may not have arrived.
 pub async fn delivered(database: &Database, claimant: &Claimant, claim: &Claim) -> Result<Held, StoreError> {
     let sent = count(claim.texts.expose().len());
-    fenced(database, claim, DELIVERED, &[&sent, &claimant.gap.as_secs_f64()]).await
+    fenced(database, claim.fence(), DELIVERED, &[&sent, &claimant.gap.as_secs_f64()]).await
 }
 
 /// Another attempt after `delay`. `error` is already redacted.
@@ -283,7 +375,7 @@ pub async fn retry(
     delay: Duration,
 ) -> Result<Held, StoreError> {
     let gap = claimant.gap.as_secs_f64();
-    fenced(database, claim, RETRY, &[&error, &delay.as_secs_f64(), &gap]).await
+    fenced(database, claim.fence(), RETRY, &[&error, &delay.as_secs_f64(), &gap]).await
 }
 
 /// No further attempt. `error` is already redacted.
@@ -296,7 +388,7 @@ pub async fn dead_letter(
     claim: &Claim,
     error: &str,
 ) -> Result<Held, StoreError> {
-    fenced(database, claim, DEAD_LETTER, &[&error, &claimant.gap.as_secs_f64()]).await
+    fenced(database, claim.fence(), DEAD_LETTER, &[&error, &claimant.gap.as_secs_f64()]).await
 }
 
 /// Gives the row back as if it had not been claimed.
@@ -304,19 +396,19 @@ pub async fn dead_letter(
 /// # Errors
 /// When the write may not have arrived.
 pub async fn release(database: &Database, claim: &Claim) -> Result<Held, StoreError> {
-    fenced(database, claim, RELEASE, &[]).await
+    fenced(database, claim.fence(), RELEASE, &[]).await
 }
 
-/// Runs a statement whose first three parameters are the claim's fence.
-async fn fenced(
+/// Runs a statement whose first three parameters are the claim's fence: its row and attempt, and the process.
+pub(super) async fn fenced(
     database: &Database,
-    claim: &Claim,
+    (id, process, attempt): ClaimFence,
     sql: &'static str,
     more: &[&(dyn ToSql + Sync)],
 ) -> Result<Held, StoreError> {
     let lease = database.lease().await?;
     let statement = lease.prepared(sql).await?;
-    let fence: [&(dyn ToSql + Sync); 3] = [&claim.id, claim.process.as_uuid(), &claim.attempt];
+    let fence: [&(dyn ToSql + Sync); 3] = [&id, process.as_uuid(), &attempt];
     let values: Vec<&(dyn ToSql + Sync)> = fence.into_iter().chain(more.iter().copied()).collect();
     let changed = lease.client()?.execute(&statement, &values).await?;
     lease.give_back();

@@ -1,6 +1,7 @@
 //! The rate towards ManyChat that all processes of a tenant share: one row, a generic cell rate (ARC-48). Times are
 //! the database's (ARC-50).
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::{Database, StoreError};
@@ -50,6 +51,13 @@ pub struct Reservation {
 }
 
 impl RateLimit {
+    /// So many calls in the long run, 5 at once (API-4).
+    #[must_use]
+    pub fn per_second(calls: NonZeroU32) -> Self {
+        let interval = (Duration::from_secs(1) / calls.get()).max(Duration::from_nanos(1));
+        Self { interval, burst: 5 }
+    }
+
     fn burst_time(&self) -> Duration {
         self.interval * self.burst
     }

@@ -7,12 +7,12 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use super::open::{HISTORY_TURNS, OpenTurn, back, history_of, parse_binding};
+use super::open::{HISTORY_TURNS, OpenTurn, back, history_of, open_handoff, parse_binding};
 use super::pool::Lease;
 use super::statements::{BEGIN, COMMIT};
 use super::{Database, StoreError};
 use crate::domain::{
-    Binding, ContactText, ConversationId, Fence, MediaKind, ProcessId, SubscriberId, TenantId, TurnId,
+    ContactText, ConversationId, Fence, MediaKind, ProcessId, SubscriberId, TenantId, TurnId,
 };
 
 /// Makes a dead process's running turn this process's own: its lane with a new fence, and the owed row with it. Only
@@ -44,21 +44,37 @@ const TAKE_OVER: &str = "
     returning o.conversation_id, o.binding, o.fence, o.user_turn_ids, o.received_at, owed.process_id as dead,
               owed.second_run as again, owed.subscriber_id, owed.channel, owed.last_message_at";
 
-/// The messages of the turn, and the turns before them when it may read those.
+/// The messages of the turn, and the turns before them when it may read those, by the rules of Open: a `first` turn
+/// under enforcement reads nothing from before the contact's first token was issued (TOK-14, DEC-24). $3: the binding;
+/// $6: whether tokens are enforced.
 const READ: &str = "
     select (select coalesce(json_agg(json_build_object('id', u.id, 'text', u.text, 'media', u.media_kind)
                                      order by u.seq), '[]'::json)
             from turns u where u.conversation_id = $1 and u.id = any ($2::uuid[])) as messages,
-      case when $3 then (
+      case when $3 <> 'unbound' or not $6 then (
         select coalesce(json_agg(json_build_object('role', h.role, 'text', h.text, 'actions', h.actions)
                                  order by h.seq), '[]'::json)
         from (select t.seq, t.role, t.text, t.actions from turns t
-              where t.conversation_id = $1 and t.created_at >= $4 and t.bound
+              where t.conversation_id = c.id and t.bound
+                and t.created_at >= case
+                      when $3 = 'bound' or not $6 then $4::timestamptz
+                      when c.token_hash is null then 'infinity'
+                      else greatest($4, coalesce(c.token_issued_at, 'infinity')) end
                 and t.seq < (select min(u.seq) from turns u where u.conversation_id = $1 and u.id = any ($2))
                 and t.outcome is distinct from 'nudge_skipped'
               order by t.seq desc limit $5) h) end as history,
       exists (select 1 from outbox x where x.conversation_id = $1 and x.kind = 'reply'
-                and x.status in ('pending', 'delivering')) as reply_queued";
+                and x.status in ('pending', 'delivering')) as reply_queued,
+      called.tag_pending,
+      case when called.opened_at is not null then greatest(called.opened_at, (
+        select t.created_at from turns t
+        where t.conversation_id = c.id and t.role = 'agent' and t.outcome is distinct from 'nudge_skipped'
+        order by t.seq desc limit 1)) end as quiet_since
+    from conversations c
+    cross join lateral (select max(p.opened_at) as opened_at,
+                               coalesce(bool_or(p.tag_state is null or p.tag_state = 'attempting'), false) as tag_pending
+                        from rs_handoffs p where p.conversation_id = c.id and p.closed_at is null) called
+    where c.id = $1";
 
 /// Ends a turn that came too late for any message: the contact is marked and a person is called, nothing is sent.
 const END_SILENTLY: &str = "
@@ -172,11 +188,11 @@ async fn read(lease: &Lease, taken: &Row, taker: &Taker) -> Result<SecondRun, St
     let conversation: Uuid = taken.try_get("conversation_id")?;
     let ids: Vec<Uuid> = taken.try_get("user_turn_ids")?;
     let binding = parse_binding(taken)?;
-    let may_read = binding == Binding::Bound || !taker.tokens_enforced;
     let since = back(taker.now, i64::from(taker.history_days).saturating_mul(24));
     let earlier = i64::try_from(HISTORY_TURNS.saturating_sub(ids.len())).unwrap_or(0);
     let statement = lease.prepared(READ).await?;
-    let values: &[&(dyn ToSql + Sync)] = &[&conversation, &ids, &may_read, &since, &earlier];
+    let values: &[&(dyn ToSql + Sync)] =
+        &[&conversation, &ids, &binding.as_str(), &since, &earlier, &taker.tokens_enforced];
     let found = lease.client()?.query_one(&statement, values).await?;
     let messages = messages_of(&found)?;
     let opened = OpenTurn {
@@ -189,6 +205,8 @@ async fn read(lease: &Lease, taken: &Row, taker: &Taker) -> Result<SecondRun, St
         spent_tokens: 0,
         spent_usd: Decimal::ZERO,
         reply_queued: found.try_get("reply_queued")?,
+        handoff: open_handoff(&found)?,
+        token_row: None,
         history: history_of(&found)?,
     };
     Ok(SecondRun {

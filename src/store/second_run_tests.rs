@@ -4,6 +4,7 @@ use tokio::runtime::Handle;
 use tokio_postgres::Client;
 
 use super::*;
+use crate::domain::Binding;
 use crate::store::embedded::testing::{TestDatabase, TestServer};
 use crate::store::{PoolLimits, processes};
 

@@ -1,8 +1,6 @@
 //! The layer that turns every event into one line of JSON on the writer it owns.
 
 use std::fmt::Write as _;
-use std::io::Write;
-use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tracing::level_filters::LevelFilter;
@@ -12,34 +10,29 @@ use tracing_subscriber::layer::{Context, Layer};
 use tracing_subscriber::registry::LookupSpan;
 
 use super::fields::{Fields, Recorder};
-use super::level::{LogLevel, admits};
+use super::level::{LogLevel, admits, may_speak};
 use super::redaction::scrub_media_links;
 use super::scrubber::Scrubber;
+use super::writer::Lines;
 
-/// Writes lines; holds the writer's lock for exactly one `write_all` a line.
-pub(super) struct JsonLayer<W> {
+/// Makes lines and hands each over whole and clean.
+pub(super) struct JsonLayer<L> {
     threshold: LogLevel,
     scrubber: Scrubber,
-    writer: Mutex<W>,
+    lines: L,
     pid: u32,
 }
 
-impl<W: Write> JsonLayer<W> {
-    pub(super) fn new(threshold: LogLevel, scrubber: Scrubber, writer: W) -> Self {
-        Self { threshold, scrubber, writer: Mutex::new(writer), pid: std::process::id() }
-    }
-
-    fn write_line(&self, line: &str) {
-        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        // A closed or full standard output must not stop the service: the line is lost and nothing else.
-        let _ = writer.write_all(scrub_media_links(line).as_bytes());
+impl<L: Lines> JsonLayer<L> {
+    pub(super) fn new(threshold: LogLevel, scrubber: Scrubber, lines: L) -> Self {
+        Self { threshold, scrubber, lines, pid: std::process::id() }
     }
 }
 
-impl<S, W> Layer<S> for JsonLayer<W>
+impl<S, L> Layer<S> for JsonLayer<L>
 where
     S: Subscriber + for<'span> LookupSpan<'span>,
-    W: Write + Send + 'static,
+    L: Lines + 'static,
 {
     fn enabled(&self, metadata: &Metadata<'_>, _context: Context<'_, S>) -> bool {
         admits(self.threshold, metadata)
@@ -67,7 +60,7 @@ where
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
         let mut own = Fields::default();
         event.record(&mut Recorder { fields: &mut own, scrubber: &self.scrubber });
-        let level = if own.fatal { LogLevel::Fatal } else { LogLevel::of(*event.metadata().level()) };
+        let level = if own.fatal { LogLevel::Fatal } else { LogLevel::of(event.metadata()) };
         if level < self.threshold {
             return;
         }
@@ -76,10 +69,30 @@ where
         for (name, encoded) in own.iter() {
             push_member(&mut line, name, encoded);
         }
-        push_member(&mut line, "msg", own.message.as_deref().unwrap_or("\"\""));
+        push_message(&mut line, event.metadata(), own.message.as_deref());
         line.push_str("}\n");
-        self.write_line(&line);
+        self.lines.push(&scrub_media_links(&line));
     }
+}
+
+/// The line about lines that found no room, or a writer that failed.
+pub(super) fn lost_line(count: u64) -> String {
+    let mut line = start_line(LogLevel::Warn, std::process::id());
+    push_member(&mut line, "lost", &count.to_string());
+    push_member(&mut line, "msg", "\"log lines lost: standard output did not take them in time\"");
+    line.push_str("}\n");
+    line
+}
+
+/// What a crate says that handles a contact's words is not printed: only which one it was, and where (LOG-9).
+fn push_message(line: &mut String, metadata: &Metadata<'_>, message: Option<&str>) {
+    if may_speak(metadata.target()) {
+        push_member(line, "msg", message.unwrap_or("\"\""));
+        return;
+    }
+    let place = format!("{}:{}", metadata.target(), metadata.line().unwrap_or_default());
+    push_member(line, "library", &serde_json::Value::from(place).to_string());
+    push_member(line, "msg", "\"a library reported a problem\"");
 }
 
 fn start_line(level: LogLevel, pid: u32) -> String {

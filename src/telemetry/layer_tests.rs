@@ -1,5 +1,5 @@
-use std::io;
-use std::sync::Arc;
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -204,6 +204,32 @@ fn other_crates_are_held_back_and_cleaned() {
     let messages: Vec<&str> = lines.iter().map(|line| line["msg"].as_str().unwrap()).collect();
     assert_eq!(messages, ["cannot reach [url]", "ours"]);
     assert!(lines[0].get("body").is_none());
+}
+
+/// LOG-9: a crate that handles a contact's words, or that nobody judged, is named with its place and not quoted.
+#[test]
+fn crates_that_may_quote_a_contact_are_not_quoted() {
+    let got =
+        fields(|| tracing::warn!(target: "model_library::adapter", "unknown block: zanzibar marmalade"));
+    let place = got["library"].as_str().unwrap();
+    assert!(place.starts_with("model_library::adapter:") && !got.to_string().contains("zanzibar"), "{got}");
+    let line = line(|| tracing::error!(target: "some_new_crate", "zanzibar"));
+    assert_eq!(line["msg"], "a library reported a problem");
+}
+
+/// SHED-4, LOG-1: a stranger's malformed request is no error of ours: the HTTP library's complaints are at `debug`.
+#[test]
+fn malformed_requests_of_strangers_are_not_errors() {
+    let code = || {
+        tracing::error!(target: "actix_http::h1::dispatcher", "stream error: request parse error");
+        tracing::info!(target: "actix_http::h1::dispatcher", "GET /?phone=1");
+        tracing::warn!(target: "actix_server::accept", "no more sockets");
+    };
+    let levels = |threshold| -> Vec<u64> {
+        logged(threshold, &[], code).iter().map(|line| line["level"].as_u64().unwrap()).collect()
+    };
+    assert_eq!(levels(LogLevel::Info), [40]);
+    assert_eq!(levels(LogLevel::Debug), [20, 40]);
 }
 
 /// CLI-22: our own address stays readable, nothing else in its place does.

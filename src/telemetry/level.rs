@@ -40,7 +40,16 @@ impl LogLevel {
         self as u8
     }
 
-    pub(super) fn of(level: Level) -> Self {
+    /// The level of an event or a span. What the HTTP library calls an error is a stranger's malformed request, of
+    /// which there can be any number: it counts as `debug`.
+    pub(super) fn of(metadata: &Metadata<'_>) -> Self {
+        if root_of(metadata.target()) == HTTP_LIBRARY {
+            return Self::Debug.min(Self::of_tracing(*metadata.level()));
+        }
+        Self::of_tracing(*metadata.level())
+    }
+
+    const fn of_tracing(level: Level) -> Self {
         match level {
             Level::ERROR => Self::Error,
             Level::WARN => Self::Warn,
@@ -64,22 +73,59 @@ impl LogLevel {
 /// Name of the field that raises an `error!` event to [`LogLevel::Fatal`].
 pub(super) const FATAL_FIELD: &str = "fatal";
 
+/// Reads requests from the network, and complains about them.
+const HTTP_LIBRARY: &str = "actix_http";
+
+/// Crates that see no words of a contact, so that their messages may be shown, cleaned by shape: actors, sockets, TLS,
+/// HTTP, the database driver without its statements. `library` is the bridge of the `log` facade, which judges by
+/// itself.
+const SPEAKING: [&str; 17] = [
+    "actix",
+    "actix_http",
+    "actix_rt",
+    "actix_server",
+    "actix_web",
+    "deadpool",
+    "deadpool_postgres",
+    "h2",
+    "hyper",
+    "hyper_util",
+    "library",
+    "mio",
+    "reqwest",
+    "rustls",
+    "rustls_native_certs",
+    "tokio",
+    "tokio_postgres",
+];
+
+/// True when the message of an event with this target may be shown.
+pub(super) fn may_speak(target: &str) -> bool {
+    is_ours(target) || SPEAKING.contains(&root_of(target))
+}
+
 /// Crates of ours follow the threshold; all others stay at `warn` whatever it is, because at finer levels they
-/// print requests, headers and statements (PRIN-C5).
+/// print requests, headers and statements (PRIN-C5). The HTTP library's complaints count as `debug`.
 pub(super) fn admits(threshold: LogLevel, metadata: &Metadata<'_>) -> bool {
-    let level = LogLevel::of(*metadata.level());
+    let level = LogLevel::of(metadata);
     if metadata.is_span() {
         // A span carries fields, such as the conversation, to lines of every level.
         return is_ours(metadata.target()) && level >= threshold.min(LogLevel::Info);
     }
     let can_be_fatal = level == LogLevel::Error && metadata.fields().field(FATAL_FIELD).is_some();
     let reached = if can_be_fatal { LogLevel::Fatal } else { level };
-    let needed = if is_ours(metadata.target()) { threshold } else { threshold.max(LogLevel::Warn) };
-    reached >= needed
+    if is_ours(metadata.target()) {
+        return reached >= threshold;
+    }
+    reached >= threshold && LogLevel::of_tracing(*metadata.level()) >= LogLevel::Warn
 }
 
 /// True for the library and the two binaries.
 fn is_ours(target: &str) -> bool {
-    let root = target.split("::").next().unwrap_or(target);
-    matches!(root, "manychat_agent" | "agent" | "agent_eval")
+    matches!(root_of(target), "manychat_agent" | "agent" | "agent_eval")
+}
+
+/// The crate of a target such as `crate::module`.
+fn root_of(target: &str) -> &str {
+    target.split("::").next().unwrap_or(target)
 }

@@ -1,5 +1,5 @@
 //! Logs: one JSON object a line on standard output, without personal data and without secrets.
-//! Owns: the subscriber and its layer, the levels, the redaction shapes, the panic hook.
+//! Owns: the subscriber and its layer, the thread that writes, the levels, the redaction shapes, the panic hook.
 //! Never: knows what a turn or a channel is; decides what is worth logging.
 //!
 //! How to log from any room:
@@ -18,22 +18,29 @@
 //! - A field named `json.<name>` holds JSON as text and becomes the member `<name>` with that value, cleaned at
 //!   every depth; [`Json`] writes any serialisable value in that form.
 //! - Fields of the spans around an event are merged into its line; the event's own field wins.
+//! - Logging never waits: lines are cleaned, then queued within bounds, and a thread writes them. [`flush`] before a
+//!   process ends.
 
 pub mod crash_points;
+mod facade;
 mod fields;
 mod layer;
 mod level;
 mod panics;
 mod redaction;
 mod scrubber;
+mod writer;
 
 use std::fmt;
-use std::io::{self, Write};
+use std::io::Write;
+use std::sync::Mutex;
 
 use tracing_subscriber::layer::SubscriberExt;
 
 pub use level::LogLevel;
+pub use panics::install_hook as install_panic_hook;
 pub use redaction::{Marks, is_removed_key, scrub_text, scrub_with};
+pub use writer::flush;
 
 use layer::JsonLayer;
 use scrubber::Scrubber;
@@ -47,16 +54,23 @@ pub enum TelemetryError {
     /// The secrets are too many or too long to be searched for; shorten `MANYCHAT_SHARED_SECRET`.
     #[error("the secrets of the environment cannot be searched for: shorten MANYCHAT_SHARED_SECRET")]
     Secrets,
+    /// The thread that writes the log could not be started: the system has too many threads or no standard output.
+    #[error("the log cannot be written: {0}; check the limits of this system on threads and open files")]
+    Writer(std::io::Error),
 }
 
-/// Sends every event of the process through the redacting layer to standard output, and every panic too.
+/// Sends every event of the process through the redacting layer to standard output, every panic too, and what crates
+/// report through the `log` facade.
 /// `secrets` are the real values of the environment's secrets; wherever one occurs, `[secret]` is written.
 ///
 /// # Errors
-/// When called twice, or when the secrets cannot be searched for.
+/// When called twice, when the secrets cannot be searched for, or when no thread can be had.
 pub fn init(level: LogLevel, secrets: Vec<String>) -> Result<(), TelemetryError> {
-    let subscriber = subscriber(level, &secrets, Stdout)?;
+    let scrubber = Scrubber::new(&secrets).map_err(|_| TelemetryError::Secrets)?;
+    let queue = writer::start(layer::lost_line).map_err(TelemetryError::Writer)?;
+    let subscriber = tracing_subscriber::registry().with(JsonLayer::new(level, scrubber, queue));
     tracing::subscriber::set_global_default(subscriber).map_err(|_| TelemetryError::AlreadySet)?;
+    facade::install();
     panics::install_hook();
     Ok(())
 }
@@ -74,7 +88,7 @@ where
     Sink: Write + Send + 'static,
 {
     let scrubber = Scrubber::new(secrets).map_err(|_| TelemetryError::Secrets)?;
-    Ok(tracing_subscriber::registry().with(JsonLayer::new(level, scrubber, writer)))
+    Ok(tracing_subscriber::registry().with(JsonLayer::new(level, scrubber, Mutex::new(writer))))
 }
 
 /// A value that is logged as JSON: `json.name = %Json(&value)`. It is serialised only when the line is written.
@@ -84,18 +98,5 @@ impl<T: serde::Serialize> fmt::Display for Json<T> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         // A value that cannot be serialised must not stop the line it stands in.
         out.write_str(&serde_json::to_string(&self.0).unwrap_or_else(|_| "null".to_owned()))
-    }
-}
-
-/// Standard output; its own buffer hands a complete line to the system in one call.
-struct Stdout;
-
-impl Write for Stdout {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        io::stdout().lock().write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        io::stdout().lock().flush()
     }
 }

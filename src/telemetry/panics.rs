@@ -1,19 +1,27 @@
 //! Panics go through the log like everything else.
 
+use std::io::Write;
 use std::panic::{self, PanicHookInfo};
+use std::time::Duration;
 
-/// Replaces the default hook, which would print the payload to standard error.
-pub(super) fn install_hook() {
-    panic::set_hook(Box::new(log_panic));
+/// How long a panic waits for its line to be written: it may be the last thing this process does.
+const LAST_WORDS: Duration = Duration::from_millis(100);
+
+/// Replaces the default hook, which would print the payload to standard error: a payload can quote anything, a
+/// contact's words and keys included. Install it before anything can panic.
+pub fn install_hook() {
+    panic::set_hook(Box::new(report));
 }
 
-/// The payload can quote anything, so only the place is told.
-fn log_panic(info: &PanicHookInfo<'_>) {
+/// Only the place is told: in the log, or on standard error in a command that has none.
+fn report(info: &PanicHookInfo<'_>) {
     let place = info.location().map(|at| format!("{}:{}:{}", at.file(), at.line(), at.column()));
+    let place = place.as_deref().unwrap_or("unknown");
+    if !tracing::dispatcher::has_been_set() {
+        let _ = writeln!(std::io::stderr(), "internal error at {place}: please report it");
+        return;
+    }
     let thread = std::thread::current();
-    tracing::error!(
-        location = place.as_deref().unwrap_or("unknown"),
-        thread = thread.name().unwrap_or("unnamed"),
-        "panic"
-    );
+    tracing::error!(location = place, thread = thread.name().unwrap_or("unnamed"), "panic");
+    let _ = super::flush(LAST_WORDS);
 }

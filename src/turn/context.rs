@@ -3,8 +3,10 @@
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use super::tokens::TokenWriter;
 use crate::config::{Settings, Tenant};
 use crate::domain::{ChannelName, Clock, TenantId};
+use crate::manychat;
 use crate::model::{Runner, SystemPrompt};
 use crate::store::notices::Freed;
 use crate::store::{Database, Pulse};
@@ -15,6 +17,10 @@ pub struct TurnContext {
     pub database: Database,
     /// The model.
     pub runner: Runner,
+    /// ManyChat, for what a turn reads and what follows it.
+    pub manychat: manychat::Handle,
+    /// Writes contact tokens to ManyChat.
+    pub tokens: TokenWriter,
     /// Business time.
     pub clock: Arc<dyn Clock>,
     /// This process: its id and whether its beats still count.

@@ -19,6 +19,8 @@ pub enum Decision {
     Model(Box<TurnResult>),
     /// The model did not end within its abort time.
     Aborted,
+    /// A person has taken over: nothing is said (DEC-9).
+    Hushed,
     /// A message that a dead process left cannot be answered any more (ARC-46).
     Recovered,
 }
@@ -46,7 +48,8 @@ impl Draft {
             Decision::Denied(_) => Outcome::EscalatedPrecheck,
             Decision::UnreadableMedia if self.reply.escalate => Outcome::EscalatedPrecheck,
             Decision::UnreadableMedia => Outcome::MediaFallback,
-            Decision::Aborted | Decision::Recovered => Outcome::Error,
+            // A hushed turn writes no agent row, so nobody reads its outcome.
+            Decision::Aborted | Decision::Hushed | Decision::Recovered => Outcome::Error,
             Decision::Model(result) if result.error.is_some() => Outcome::Error,
             Decision::Model(_) if lost => Outcome::Deferred,
             Decision::Model(_) if self.reply.escalate => Outcome::EscalatedModel,
@@ -67,6 +70,19 @@ impl Draft {
     #[must_use]
     pub fn of_copy(reply: Reply, decision: Decision) -> Self {
         Self { texts: reply.messages.clone(), reply, decision }
+    }
+
+    /// No reply at all: a person has taken over.
+    #[must_use]
+    pub fn hushed() -> Self {
+        let reply = Reply {
+            messages: Vec::new(),
+            escalate: false,
+            escalation_reason: None,
+            confidence: 1.0,
+            closing_question: None,
+        };
+        Self::of_copy(reply, Decision::Hushed)
     }
 
     /// What the model came to. Its text is converted to the channel's marks and then looked through for leaks once

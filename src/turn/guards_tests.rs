@@ -37,6 +37,8 @@ fn opened() -> OpenTurn {
         spent_tokens: 0,
         spent_usd: Decimal::ZERO,
         reply_queued: false,
+        handoff: None,
+        token_row: None,
         history: Vec::new(),
     }
 }

@@ -10,11 +10,15 @@ mod guards;
 mod opening;
 mod request;
 mod steps;
+mod takeover;
+mod tokens;
 
 pub use answers::{Answers, Delivery};
-pub use binding::digest;
+pub use binding::{ContactToken, NoRandomness, digest};
 pub use context::{Snapshot, Snapshots, TurnContext, TurnSettings};
 pub use draft::{Decision, Draft};
 pub use opening::is_opening;
 pub use request::{MessageRow, Run, TurnRequest};
 pub use steps::{KeepReport, OpenReport, SettleReport, Way, decide, handoff, keep, open, resolve, settle};
+pub use takeover::may_be_silent;
+pub use tokens::{IssuedToken, TokenWriter};

@@ -7,10 +7,12 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::answers::{Answers, Delivery};
+use super::binding::ContactToken;
 use super::context::TurnContext;
 use super::draft::{Decision, Draft};
-use super::guards;
 use super::request::{MessageRow, Run, TurnRequest};
+use super::tokens::IssuedToken;
+use super::{guards, takeover};
 use crate::channel::{self, InboundMessage};
 use crate::domain::{Binding, ContactText, EscalationReason, Outcome};
 use crate::model::{HistoryTurn, Reply, TurnInput};
@@ -18,7 +20,8 @@ use crate::store::inbox::{self, Kept, Waiter};
 use crate::store::open::{NewMessage, OpenRequest, OpenTurn, Opened, Waits};
 use crate::store::owed::{self, Resolved};
 use crate::store::settle::{self, AgentRow, SettleRequest, Settled, UsageRow};
-use crate::store::{StoreError, open as store_open};
+use crate::store::takeover::Hushed;
+use crate::store::{StoreError, open as store_open, takeover as store_takeover};
 
 /// What Open left the turn with.
 pub enum OpenReport {
@@ -42,6 +45,8 @@ pub enum SettleReport {
     },
     /// Recorded and queued.
     Queued,
+    /// A person has taken over: the messages are recorded, nothing is said.
+    Hushed,
     /// Somebody else ended the turn.
     Superseded,
     /// This process was silent for so long that the turn is not its own any more (ARC-44).
@@ -59,16 +64,19 @@ pub async fn open(context: &TurnContext, request: &TurnRequest, limit: Option<Du
         return OpenReport::Failed(StoreError::Unexpected { what: "a turn without a message" });
     };
     let rules = &request.snapshot.tenant.rules;
+    let fresh = fresh_token();
     let flight = OpenRequest {
         tenant: live.tenant.clone(),
         subscriber: live.subscriber.clone(),
         channel: live.channel.clone(),
         token_digest: request.token_digest(),
+        fresh_digest: fresh.as_ref().map(|token| token.digest.clone()),
         tokens_enforced: context.settings.tokens_enforced,
         messages: new_messages(request),
         guarded: !request.is_opening(),
         now: context.clock.now(),
         received_at: request.messages.first().map_or(live.received_at, |first| first.received_at),
+        last_received_at: live.received_at,
         idle_reset_hours: rules.idle_reset_hours,
         history_days: rules.history_days,
         process: request.process,
@@ -80,10 +88,28 @@ pub async fn open(context: &TurnContext, request: &TurnRequest, limit: Option<Du
     match within(limit, store_open::open(&context.database, &flight)).await {
         Ok(Opened::Started(turn)) => {
             report_binding(context, &turn);
+            write_issued(context, &turn, live, fresh);
             OpenReport::Started(Box::new(turn))
         }
         Ok(Opened::Waiting(waits)) => OpenReport::Waiting(waits),
         Err(error) => OpenReport::Failed(error),
+    }
+}
+
+/// The token that this turn issues if one is due (TURN-8). Without randomness the contact is answered all the same.
+fn fresh_token() -> Option<ContactToken> {
+    ContactToken::fresh().map_err(|error| tracing::error!(err = %error, "contact token not issued")).ok()
+}
+
+/// Starts the write of a token that Open has issued, beside whatever follows (TOK-23).
+fn write_issued(context: &TurnContext, turn: &OpenTurn, live: &InboundMessage, fresh: Option<ContactToken>) {
+    if let (Some(row), Some(token)) = (turn.token_row, fresh) {
+        context.tokens.write_later(IssuedToken {
+            conversation: turn.conversation,
+            contact: live.subscriber.clone(),
+            text: token.text,
+            row,
+        });
     }
 }
 
@@ -142,9 +168,12 @@ fn report_binding(context: &TurnContext, turn: &OpenTurn) {
     }
 }
 
-/// Decides the reply: scripted opening, guards, then the model, at most for the abort time (TURN-9 to TURN-15).
+/// Decides the reply: silence while a person has taken over (DEC-9), scripted opening, guards, then the model, at most for the abort time (TURN-9 to TURN-15).
 pub async fn decide(context: &TurnContext, request: &TurnRequest, opened: &OpenTurn) -> Draft {
     let rules = &request.snapshot.tenant.rules;
+    if takeover::is_silent(context, request, opened).await {
+        return Draft::hushed();
+    }
     if request.ends_with_a_person(context.clock.now()) {
         return Draft::of_copy(escalation(request), Decision::Recovered);
     }
@@ -224,6 +253,9 @@ pub async fn settle(
         tracing::warn!(conversation = %opened.conversation, "turn dropped after a silence of its process");
         return SettleReport::Dropped;
     }
+    if matches!(draft.decision, Decision::Hushed) {
+        return hush(context, request, opened, limit).await;
+    }
     let answers = Answers::of(context, &request.snapshot);
     let texts = &draft.texts;
     report_decision(opened, draft, deferred);
@@ -268,6 +300,36 @@ pub async fn settle(
     }
 }
 
+/// Ends a turn that says nothing: no agent row, nothing owed (DEC-9).
+async fn hush(
+    context: &TurnContext,
+    request: &TurnRequest,
+    opened: &OpenTurn,
+    limit: Option<Duration>,
+) -> SettleReport {
+    let conversation = opened.conversation;
+    let ending =
+        store_takeover::hush(&context.database, conversation, request.id, opened.fence, request.process);
+    match within(limit, ending).await {
+        Ok(Hushed::Ended { others_wait }) => {
+            if others_wait {
+                context.freed.add(conversation);
+            }
+            let binding = opened.binding.as_str();
+            tracing::info!(%conversation, binding, silent = true, "turn silent: a person has taken over");
+            SettleReport::Hushed
+        }
+        Ok(Hushed::Superseded) => {
+            tracing::warn!(%conversation, "turn superseded");
+            SettleReport::Superseded
+        }
+        Err(error) => {
+            tracing::error!(%conversation, err = %error, "turn not settled");
+            SettleReport::Failed(error)
+        }
+    }
+}
+
 fn settle_request(
     context: &TurnContext,
     opened: &OpenTurn,
@@ -298,7 +360,7 @@ fn settle_request(
 }
 
 /// Whether the turn belongs to the contact's own state and history (02 section 1).
-fn is_bound(context: &TurnContext, opened: &OpenTurn) -> bool {
+pub(super) fn is_bound(context: &TurnContext, opened: &OpenTurn) -> bool {
     opened.binding != Binding::Unbound || !context.settings.tokens_enforced
 }
 
@@ -330,6 +392,7 @@ fn report_decision(opened: &OpenTurn, draft: &Draft, deferred: bool) {
         Decision::UnreadableMedia => {
             tracing::info!(%conversation, reason = "not_supported", "media fallback");
         }
+        Decision::Hushed => {}
         Decision::Recovered => {
             tracing::warn!(%conversation, "message of a dead process handed to a person");
         }
@@ -349,7 +412,7 @@ fn report_model(opened: &OpenTurn, result: &crate::model::TurnResult, deferred: 
     }
     if !result.interventions.is_empty() {
         let list = Value::from(result.interventions.clone()).to_string();
-        tracing::info!(%conversation, json.interventions = list.as_str(), deferred, "guardrails intervened");
+        tracing::info!(%conversation, json.interventions = list.as_str(), deferred = deferred.then_some(true), "guardrails intervened");
     }
 }
 

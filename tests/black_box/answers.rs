@@ -173,7 +173,8 @@ async fn an_unbound_request_neither_reads_nor_changes_the_contact() {
     let app = Setup::default().env("CONTACT_TOKENS_ENFORCED", "true").start().await;
     app.send("hello").await;
     app.run(&format!(
-        "update conversations set token_hash = '{}', last_message_at = '2026-01-01'",
+        "update conversations set token_hash = '{}', last_message_at = '2026-01-01',
+           token_issued_at = now() - interval '1 minute'",
         manychat_agent::turn::digest("right")
     ))
     .await;
@@ -244,7 +245,7 @@ async fn a_model_that_never_ends_is_handed_to_a_person() {
     let answer = app.send("how much is it?").await;
     assert_eq!(answer.texts(), [app.copy("acknowledgement")]);
     assert!(answer.elapsed < Duration::from_millis(3000), "{:?}", answer.elapsed);
-    let queued = app.await_rows("select kind, status, payload from outbox").await;
+    let queued = app.await_rows("select kind, status, payload from outbox where kind = 'reply'").await;
     assert_eq!(queued[0]["payload"], json!({"messages": [app.copy("escalation")]}));
     // The worker may have it in hand already: without an API token it keeps trying.
     assert_eq!(queued[0]["kind"], "reply");
@@ -267,11 +268,11 @@ async fn a_message_behind_another_process_runs_late() {
     assert_eq!((answer.status, answer.texts().len()), (200, 0));
     assert_eq!(app.turns().await.len(), 2, "nothing is recorded beside the held lane");
     free_lane(&app).await;
-    let queued = app.await_rows("select payload from outbox").await;
+    let queued = app.await_rows("select payload from outbox where kind = 'reply'").await;
     assert!(queued[0]["payload"]["messages"][0].as_str().unwrap().contains("$450.00"), "{queued:?}");
     assert_eq!(app.turns().await[3]["outcome"], "deferred");
     let next = app.send("when is it?").await;
     assert_eq!(next.texts().len(), 0, "behind a queued reply (LANE-6)");
-    app.await_that("select 1 from outbox", |rows| rows.len() == 2).await;
+    app.await_that("select 1 from outbox where kind = 'reply'", |rows| rows.len() == 2).await;
     assert_eq!(app.log_line("reply queued behind the previous one").await["path"], "outbox");
 }

@@ -138,6 +138,20 @@ pub fn write_tenant(folder: &Path, change: Option<fn(&mut Value)>) {
     }
 }
 
+/// A database that nobody reaches.
+pub const NOWHERE: &str = "postgres://app@127.0.0.1:1/none";
+
+/// A folder with the demo tenant, and an environment for commands in it with this database.
+pub fn tenant_folder(
+    database_url: &str,
+    change: Option<fn(&mut Value)>,
+) -> (Folder, BTreeMap<String, String>) {
+    let folder = Folder::new();
+    write_tenant(&folder.path.join("config"), change);
+    let env = environment(free_port(), database_url, &folder.path);
+    (folder, env)
+}
+
 /// The answer to one request.
 pub struct Answer {
     pub status: u16,
@@ -205,6 +219,16 @@ impl TestApp {
     /// Starts the process and waits until it is ready.
     pub async fn launch(&mut self) {
         self.spawn();
+        self.await_ready().await;
+        // Lines are written in order, a moment after they are logged: with this one all of the start are there.
+        let until = Instant::now() + PATIENCE;
+        while !self.output_of(self.runs).contains("Server listening") {
+            assert!(Instant::now() < until, "the start is not logged: {}", self.output());
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    pub async fn await_ready(&mut self) {
         let until = Instant::now() + PATIENCE;
         while self.get("/ready").await.is_none_or(|answer| answer.status != 200) {
             assert!(self.exited().is_none(), "the service ended: {}", self.output());
@@ -215,17 +239,22 @@ impl TestApp {
 
     /// Starts the process without waiting.
     pub fn spawn(&mut self) {
+        let stdout = fs::File::create(self.folder.path.join(format!("stdout-{}", self.runs + 1))).unwrap();
+        self.spawn_into(stdout);
+    }
+
+    /// The same with another standard output than the file that [`TestApp::output`] reads.
+    pub fn spawn_into(&mut self, stdout: impl Into<Stdio>) {
         self.runs += 1;
-        let open =
-            |name: &str| fs::File::create(self.folder.path.join(format!("{name}-{}", self.runs))).unwrap();
+        let stderr = fs::File::create(self.folder.path.join(format!("stderr-{}", self.runs))).unwrap();
         let child = Command::new(BINARY)
             .args(&self.arguments)
             .env_clear()
             .envs(&self.env)
             .current_dir(&self.folder.path)
             .stdin(Stdio::null())
-            .stdout(open("stdout"))
-            .stderr(open("stderr"))
+            .stdout(stdout)
+            .stderr(stderr)
             .spawn()
             .unwrap();
         self.process = Some(child);
@@ -373,12 +402,17 @@ impl TestApp {
         }
     }
 
-    /// Everything the processes have printed.
+    /// Everything the processes have printed. The log is written a moment after an answer: wait for a line with
+    /// [`TestApp::log_line`] where one is expected.
     pub fn output(&self) -> String {
-        let read = |name: &str, run: u32| {
+        (1..=self.runs).map(|run| self.output_of(run)).collect()
+    }
+
+    fn output_of(&self, run: u32) -> String {
+        let read = |name: &str| {
             fs::read_to_string(self.folder.path.join(format!("{name}-{run}"))).unwrap_or_default()
         };
-        (1..=self.runs).map(|run| read("stdout", run) + &read("stderr", run)).collect()
+        read("stdout") + &read("stderr")
     }
 
     /// The JSON lines with this message.
@@ -390,12 +424,23 @@ impl TestApp {
 
     /// A log line with this message, waited for.
     pub async fn log_line(&self, msg: &str) -> Value {
+        self.log_lines(msg, 1).await.remove(0)
+    }
+
+    /// At least so many log lines with this message, waited for.
+    pub async fn log_lines(&self, msg: &str, count: usize) -> Vec<Value> {
         let until = Instant::now() + PATIENCE;
         loop {
-            if let Some(line) = self.logs(msg).into_iter().next() {
-                return line;
+            let lines = self.logs(msg);
+            if lines.len() >= count {
+                return lines;
             }
-            assert!(Instant::now() < until, "no log line {msg:?} in {}", self.output());
+            assert!(
+                Instant::now() < until,
+                "{} of {count} log lines {msg:?} in {}",
+                lines.len(),
+                self.output()
+            );
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }

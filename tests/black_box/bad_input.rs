@@ -1,5 +1,7 @@
 //! Bodies that nobody should send: never a server error, never a panic, never a hang, and every refusal names its place.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -95,54 +97,156 @@ fn edited(mut body: Vec<u8>, edits: &[Edit]) -> Vec<u8> {
     body
 }
 
-const KEYS: [&str; 8] =
-    ["subscriber_id", "text", "first_name", "locale", "channel", "ai_token", "offering", "course"];
+const KEYS: [&str; 9] = [
+    "subscriber_id",
+    "text",
+    "first_name",
+    "last_name",
+    "locale",
+    "channel",
+    "ai_token",
+    "offering",
+    "course",
+];
 
-/// A member with a value of any kind, known keys and unknown ones.
-fn any_member() -> impl Strategy<Value = String> {
-    let key = prop_oneof![6 => select(&KEYS[..]).prop_map(str::to_owned), 1 => "\\PC{0,50}"];
-    let value = prop_oneof![
+/// Numbers that a JSON parser can stumble over, and texts with escapes that no text should have.
+const ODD_VALUES: [&str; 16] = [
+    "1e400",
+    "-1e-400",
+    "-0",
+    "1E+2",
+    "9007199254740993",
+    "00",
+    "1.",
+    "123456789012345678901234567890123456789012345678901234567890",
+    r#""\ud800""#,
+    r#""a\udfff\ud83dz""#,
+    r#""\u0000\u0000""#,
+    r#""\ud83d\ude00""#,
+    r#""\x41""#,
+    "\"\u{0}\"",
+    "\"\u{feff}\u{2028}\"",
+    "tru",
+];
+
+const fn closing(open: char) -> Option<char> {
+    match open {
+        '[' => Some(']'),
+        '{' => Some('}'),
+        _ => None,
+    }
+}
+
+/// The text of a value of any kind, most of them JSON.
+fn any_value() -> impl Strategy<Value = String> {
+    let plain = prop_oneof![
         "\\PC{0,30}".prop_map(Value::from),
         "[a-z]{250,260}".prop_map(Value::from),
         any::<i64>().prop_map(Value::from),
         any::<f64>().prop_map(Value::from),
         any::<bool>().prop_map(Value::from),
         Just(Value::Null),
-        vec("\\PC{0,5}", 0..3).prop_map(Value::from),
     ];
-    (key, value).prop_map(|(key, value)| format!("{}:{value}", Value::from(key)))
+    let plain = plain.prop_map(|value| value.to_string());
+    let nested = plain.clone().prop_recursive(4, 24, 4, |inner| {
+        prop_oneof![
+            vec(inner.clone(), 0..4).prop_map(|items| format!("[{}]", items.join(","))),
+            vec((select(&KEYS[..]), inner), 0..4).prop_map(|members| {
+                let members: Vec<String> =
+                    members.into_iter().map(|(key, value)| format!("\"{key}\":{value}")).collect();
+                format!("{{{}}}", members.join(","))
+            }),
+        ]
+    });
+    let deep = (
+        select(&["[", "{\"a\":", "[{\"b\":["][..]),
+        select(&[3_usize, 127, 128, 2_000, 15_000][..]),
+        any::<bool>(),
+    )
+        .prop_map(|(open, depth, closed)| {
+            let close: String = open.chars().rev().filter_map(closing).collect();
+            format!("{}1{}", open.repeat(depth), if closed { close.repeat(depth) } else { String::new() })
+        });
+    prop_oneof![6 => plain, 4 => nested, 2 => select(&ODD_VALUES[..]).prop_map(str::to_owned), 1 => deep]
+}
+
+/// A member with a value of any kind, known keys and unknown ones.
+fn any_member() -> impl Strategy<Value = String> {
+    let key = prop_oneof![
+        12 => select(&KEYS[..]).prop_map(|key| format!("\"{key}\"")),
+        1 => "\\PC{0,50}".prop_map(|key| Value::from(key).to_string()),
+        1 => Just(r#""te\u0078t""#.to_owned()),
+        1 => Just(r#""\ud800""#.to_owned()),
+    ];
+    (key, any_value()).prop_map(|(key, value)| format!("{key}:{value}"))
+}
+
+/// Members before and behind the two that must be there, so that keys repeat in both orders.
+fn any_object() -> impl Strategy<Value = Vec<u8>> {
+    (vec(any_member(), 0..3), vec(any_member(), 0..6), select(&["", "\u{feff}", "\r\n\t ", "\u{0}"][..]))
+        .prop_map(|(before, behind, start)| {
+            let required = [r#""subscriber_id":"1""#, r#""text":"a""#].map(str::to_owned);
+            let members: Vec<String> = before.into_iter().chain(required).chain(behind).collect();
+            format!("{start}{{{}}}", members.join(",")).into_bytes()
+        })
 }
 
 fn any_body() -> impl Strategy<Value = Vec<u8>> {
     let mutated = (select(&VALID[..]), vec(any_edit(), 0..5))
         .prop_map(|(body, edits)| edited(body.as_bytes().to_vec(), &edits));
-    let built = vec(any_member(), 0..8).prop_map(|members| {
-        format!("{{\"subscriber_id\":\"1\",\"text\":\"a\",{}}}", members.join(",")).into_bytes()
-    });
+    let broken = (any_object(), vec(any_edit(), 1..3)).prop_map(|(body, edits)| edited(body, &edits));
+    let value = any_value().prop_map(String::into_bytes);
     let noise = vec(any::<u8>(), 0..120);
-    prop_oneof![6 => mutated, 3 => built, 1 => noise]
+    prop_oneof![5 => mutated, 5 => any_object(), 1 => broken, 1 => value, 1 => noise]
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 10_000, max_shrink_iters: 200, ..ProptestConfig::default() })]
-
-    /// HTTP-22, HTTP-31, INB-1, INB-2: ten thousand bodies are read or refused, at once and with their place.
-    #[test]
-    fn every_body_is_read_or_refused_with_its_place(body in any_body()) {
-        let started = Instant::now();
-        match request::parse(&body) {
-            Ok(parsed) => {
-                let inbound =
-                    parsed.into_inbound(TenantId::new("t").unwrap(), ChannelName::Whatsapp, Timestamp::UNIX_EPOCH);
-                prop_assert!(inbound.text.expose().encode_utf16().count() <= 4096);
-                prop_assert!(!inbound.subscriber.expose().trim().is_empty());
-            }
-            Err(refused) => {
-                prop_assert!(refused.message().starts_with("body"), "{}", refused);
-                prop_assert!(["EMPTY_BODY", "INVALID_JSON", "INVALID_BODY"].contains(&refused.code()));
-            }
+/// What became of a body; a refusal names its place: the line of broken JSON, or the member that is wrong.
+fn judged(body: &[u8]) -> &'static str {
+    match request::parse(body) {
+        Ok(parsed) => {
+            let inbound = parsed.into_inbound(
+                TenantId::new("t").unwrap(),
+                ChannelName::Whatsapp,
+                Timestamp::UNIX_EPOCH,
+            );
+            assert!(inbound.text.expose().encode_utf16().count() <= 4096);
+            assert!(!inbound.text.expose().contains('\0'));
+            assert!(!inbound.subscriber.expose().trim().is_empty());
+            "accepted"
         }
+        Err(refused) => {
+            let message = refused.message();
+            let placed = message.starts_with("body/") && KEYS.iter().any(|key| message.contains(key))
+                || message.starts_with("body has ") && message.contains("unknown key")
+                || message.starts_with("body must be a JSON object")
+                || message.starts_with("body is not valid JSON (line ")
+                || message.starts_with("body is empty");
+            assert!(placed && message.len() < 200, "{message}");
+            refused.code()
+        }
+    }
+}
+
+/// HTTP-22, HTTP-31, INB-1, INB-2, INB-8: ten thousand bodies are read or refused, at once and with their place, and
+/// none of the ways a body can end is left out.
+#[test]
+fn every_body_is_read_or_refused_with_its_place() {
+    let tried = RefCell::new(BTreeMap::<&str, usize>::new());
+    let config = ProptestConfig { cases: 10_000, max_shrink_iters: 200, ..ProptestConfig::default() };
+    let mut runner = TestRunner::new(config);
+    let outcome = runner.run(&any_body(), |body| {
+        let started = Instant::now();
+        *tried.borrow_mut().entry(judged(&body)).or_default() += 1;
         prop_assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
+        Ok(())
+    });
+    outcome.unwrap();
+    let tried = tried.into_inner();
+    assert!(tried.values().sum::<usize>() >= 10_000, "{tried:?}");
+    for (way, least) in
+        [("accepted", 1000), ("INVALID_BODY", 2000), ("INVALID_JSON", 1000), ("EMPTY_BODY", 1)]
+    {
+        assert!(tried.get(way).copied().unwrap_or_default() >= least, "{way}: {tried:?}");
     }
 }
 
@@ -173,6 +277,7 @@ async fn hundreds_of_bodies_over_http_end_in_200_or_400() {
                 assert!(refusal["code"].is_string() && refusal["statusCode"] == 400, "{refusal}");
                 seen[1] += 1;
             }
+            413 => assert!(body.len() > 65_536, "{shown}"),
             other => panic!("{other} for {shown}: {}", answer.body),
         }
     }

@@ -8,9 +8,9 @@ use std::process::{Command, Stdio};
 use manychat_agent::store::embedded::testing::TestServer;
 use serde_json::json;
 
-use crate::app::{Folder, Setup, TestApp, binary, command, environment, free_port, write_tenant};
+use crate::app::{Folder, NOWHERE, Setup, TestApp, binary, command, environment, free_port, tenant_folder};
 
-/// CLI-3, CLI-6, CLI-8, ACC-CLI-1
+/// CLI-2, CLI-3, CLI-6, CLI-8, ACC-CLI-1
 #[test]
 fn wrong_use_prints_the_usage_and_exits_with_2() {
     let folder = Folder::new();
@@ -30,6 +30,15 @@ fn wrong_use_prints_the_usage_and_exits_with_2() {
             "health",
             "config check",
             "tokens backfill",
+            "handoffs list",
+            "handoffs close",
+            "outbox list",
+            "outbox show",
+            "outbox retry",
+            "outbox discard",
+            "contact export",
+            "contact erase",
+            "retention run",
             "completions",
         ] {
             assert!(usage.lines().any(|line| line.trim_start().starts_with(name)), "{name} in {usage}");
@@ -51,15 +60,18 @@ fn wrong_use_prints_the_usage_and_exits_with_2() {
 /// CLI-4, CLI-25, ACC-CLI-2, ACC-CLI-3: the environment first, then the files; one message, exit 1.
 #[test]
 fn a_faulty_configuration_stops_every_command() {
-    let folder = Folder::new();
-    let mut env = environment(free_port(), "postgres://app@127.0.0.1:1/none", &folder.path);
-    write_tenant(&folder.path.join("config"), Some(|rules| rules["historyDays"] = 0.into()));
+    let (folder, mut env) = tenant_folder(NOWHERE, Some(|rules| rules["historyDays"] = 0.into()));
     for words in [
         vec!["serve"],
         vec!["worker"],
         vec!["config", "check"],
         vec!["simulate", "hello"],
         vec!["tokens", "backfill"],
+        vec!["handoffs", "list"],
+        vec!["outbox", "list"],
+        vec!["contact", "export", "1"],
+        vec!["contact", "erase", "1", "--yes"],
+        vec!["retention", "run"],
     ] {
         let ended = command(&folder.path, &env, &words);
         assert_eq!(ended.code, Some(1), "{words:?}");
@@ -79,9 +91,7 @@ fn a_faulty_configuration_stops_every_command() {
 /// OPS-6, CLI-5: a database that cannot be reached is one clear line, without a secret.
 #[test]
 fn an_unreachable_database_is_one_line() {
-    let folder = Folder::new();
-    write_tenant(&folder.path.join("config"), None);
-    let env = environment(free_port(), "postgres://app:hidden-password@127.0.0.1:1/none", &folder.path);
+    let (folder, env) = tenant_folder("postgres://app:hidden-password@127.0.0.1:1/none", None);
     let ended = command(&folder.path, &env, &["serve"]);
     assert_eq!((ended.code, ended.stderr.lines().count()), (Some(1), 1), "{}", ended.stderr);
     assert!(ended.stderr.contains("DATABASE_URL"), "{}", ended.stderr);
@@ -178,7 +188,7 @@ async fn serve_without_workers_warns() {
     assert!(!TestApp::start().await.output().contains("--no-workers"));
 }
 
-/// CLI-84, CLI-85, ACC-CLI-8, MIG-8: how many recent contacts lack a token.
+/// CLI-84, CLI-85, ACC-CLI-8, MIG-8, BF-7: how many recent contacts lack a token.
 #[tokio::test]
 async fn the_backfill_check_counts_recent_contacts_without_a_token() {
     let app = TestApp::start().await;
@@ -186,7 +196,7 @@ async fn the_backfill_check_counts_recent_contacts_without_a_token() {
         app.send_as(contact, "hello").await;
     }
     app.run(
-        "update conversations set token_hash = 'x' where subscriber_id = 'with-token';
+        "update conversations set token_hash = null where subscriber_id <> 'with-token';
          update turns set created_at = now() - interval '31 days'
          where conversation_id = (select id from conversations where subscriber_id = 'old')",
     )
@@ -206,6 +216,11 @@ async fn the_backfill_check_counts_recent_contacts_without_a_token() {
     let unmigrated = command(&app.folder.path, &env, &["tokens", "backfill", "--check"]);
     assert_eq!((unmigrated.code, unmigrated.stderr.lines().count()), (Some(1), 1), "{}", unmigrated.stderr);
     assert!(unmigrated.stderr.contains("no tables yet"), "{}", unmigrated.stderr);
+    let mut env = env;
+    env.insert("MANYCHAT_API_TOKEN".to_owned(), "token-of-the-account".to_owned());
+    let unmigrated = command(&app.folder.path, &env, &["tokens", "backfill"]);
+    assert_eq!((unmigrated.code, unmigrated.stdout.as_str()), (Some(1), ""), "{}", unmigrated.stderr);
+    assert!(unmigrated.stderr.contains("no tables yet"), "{}", unmigrated.stderr);
 }
 
 /// A script for each shell, which knows the commands.
@@ -222,10 +237,7 @@ fn completions_know_the_commands() {
 /// DB-1, CLI-60: an option that no connection can use is found without one.
 #[test]
 fn config_check_reads_the_database_address() {
-    let folder = Folder::new();
-    write_tenant(&folder.path.join("config"), None);
-    let env =
-        environment(free_port(), "postgres://app:hidden@127.0.0.1/none?sslmode=sometimes", &folder.path);
+    let (folder, env) = tenant_folder("postgres://app:hidden@127.0.0.1/none?sslmode=sometimes", None);
     let checked = command(&folder.path, &env, &["config", "check"]);
     assert_eq!(checked.code, Some(1));
     assert!(checked.stderr.contains("sslmode must be one of"), "{}", checked.stderr);
@@ -235,9 +247,7 @@ fn config_check_reads_the_database_address() {
 /// CLI-60 to CLI-62, DEC-6
 #[test]
 fn config_check_passes_with_warnings_and_fails_strictly() {
-    let folder = Folder::new();
-    write_tenant(&folder.path.join("config"), Some(|rules| rules["historyDay"] = 5.into()));
-    let env = environment(free_port(), "postgres://app@127.0.0.1:1/none", &folder.path);
+    let (folder, env) = tenant_folder(NOWHERE, Some(|rules| rules["historyDay"] = 5.into()));
     let checked = command(&folder.path, &env, &["config", "check"]);
     assert_eq!(checked.code, Some(0), "{}", checked.stderr);
     assert!(checked.stdout.starts_with("config check passed ("), "{}", checked.stdout);
@@ -294,6 +304,7 @@ fn dev_does_everything_in_an_empty_folder() {
         let shown: Vec<String> = lines.by_ref().take_while(|line| !line.contains("Ctrl-C")).collect();
         let shown = shown.join("\n");
         assert!(shown.contains(&format!("http://127.0.0.1:{port}/v1/channels/manychat/message")), "{shown}");
+        assert!(shown.contains(&format!("http://127.0.0.1:{port}/playground\n")), "{shown}");
         assert!(shown.contains("curl ") && shown.contains("AGENT_MODEL"), "{shown}");
         let answered = command(&folder.path, &env, &["simulate", "how much is the foundation course?"]);
         assert!(answered.stdout.contains("$450.00"), "{}{}", answered.stdout, answered.stderr);

@@ -10,7 +10,7 @@ async fn an_empty_database_is_migrated_once() {
     let database = TestServer::empty_database().unwrap();
     let mut app = Setup { database: Some(database), ..Setup::default() }.start().await;
     let applied = app.log_line("migrations applied").await;
-    assert_eq!(applied["migrations"].as_array().unwrap().len(), 4, "{applied}");
+    assert_eq!(applied["migrations"].as_array().unwrap().len(), 6, "{applied}");
     assert!(app.send("how much is it?").await.texts()[0].contains("$450.00"));
     assert_eq!(app.stop(libc::SIGTERM).await.code(), Some(0));
     app.launch().await;
@@ -55,6 +55,21 @@ async fn an_extra_column_of_the_outbox_keeps_its_default() {
         .await;
     app.run("alter table outbox add column channel text not null default 'manychat'").await;
     app.send("how much is it?").await;
-    let rows = app.await_rows("select channel, status from outbox").await;
+    let rows = app.await_rows("select channel, status from outbox where kind = 'reply'").await;
     assert_eq!(rows[0]["channel"], "manychat");
+}
+
+/// DEC-15: a private server that dies under the service is named in one line that says what to do.
+#[tokio::test]
+async fn a_private_server_that_dies_is_named() {
+    let app = Setup { database_url: Some("embedded:data".to_owned()), ..Setup::default() }.start().await;
+    let majors: Vec<_> = std::fs::read_dir(app.folder.path.join("data")).unwrap().flatten().collect();
+    let file = majors.iter().map(|major| major.path().join("postmaster.pid")).find(|file| file.is_file());
+    let text = std::fs::read_to_string(file.unwrap()).unwrap();
+    let server: i32 = text.lines().next().unwrap().trim().parse().unwrap();
+    // SAFETY: a signal to the server that our own child has started.
+    assert_eq!(unsafe { libc::kill(server, libc::SIGKILL) }, 0);
+    let line = app.log_line("embedded Postgres ended by itself: stop this process and start it again").await;
+    assert_eq!(line["level"], 50, "{line}");
+    assert!(line["log"].as_str().unwrap().ends_with("server.log"), "{line}");
 }

@@ -27,6 +27,9 @@ async fn behind_proxy(delay: Duration, setup: Setup) -> (TestApp, Proxy) {
 async fn a_turn_costs_two_flights() {
     let delay = Duration::from_millis(60);
     let (app, proxy) = behind_proxy(delay, Setup::default()).await;
+    // The first message issues a token, and its write asks for a place in ManyChat's rate.
+    app.send("hello").await;
+    app.log_line("contact token write failed").await;
     for text in ["hello", "how much is it?", "this is a scam", "begin larkspur chat"] {
         app.await_that("select 1 from rs_owed", <[_]>::is_empty).await;
         tokio::time::sleep(delay * 3).await;
@@ -35,6 +38,27 @@ async fn a_turn_costs_two_flights() {
         app.await_that("select 1 from rs_owed", <[_]>::is_empty).await;
         // The confirmation leaves with the answer's last byte, so only the sum can be observed for certain.
         assert_eq!(proxy.flights() - before, 3, "flights with the confirmation of {text:?}");
+    }
+}
+
+/// ARC-30, TOK-20, TOK-23: a token is issued inside Open's flight; what its write needs is asked for beside the turn.
+#[tokio::test]
+async fn issuing_a_token_costs_the_turn_no_flight() {
+    let delay = Duration::from_millis(60);
+    let (app, proxy) = behind_proxy(delay, Setup::default()).await;
+    app.send("hello").await;
+    for issued in 2..4 {
+        app.await_that("select 1 from rs_owed", <[_]>::is_empty).await;
+        app.run("update conversations set token_issued_at = null").await;
+        tokio::time::sleep(delay * 5).await;
+        let before = proxy.flights();
+        let answer = app.send("how much is it?").await;
+        assert!(answer.texts()[0].contains("$450.00") || issued > 2, "{}", answer.body);
+        app.await_that("select 1 from rs_owed", <[_]>::is_empty).await;
+        let rows = app.rows("select 1 from outbox where kind = 'contact_token'").await;
+        assert_eq!(rows.len(), issued, "a token was issued");
+        // Open, Settle and the confirmation, and the place in ManyChat's rate, which the turn does not wait for.
+        assert_eq!(proxy.flights() - before, 4);
     }
 }
 
@@ -126,7 +150,7 @@ async fn the_lane_of_a_killed_process_becomes_free() {
     app.launch().await;
     // It waits for the turn that is still owed, and its reply goes out behind that one's (DEC-35, LANE-6).
     assert_eq!(app.send("how much is the foundation course?").await.texts(), [] as [String; 0]);
-    app.await_that("select 1 from outbox", |rows| rows.len() == 2).await;
+    app.await_that("select 1 from outbox where kind = 'reply'", |rows| rows.len() == 2).await;
     let turns = app.turns().await;
     assert_eq!((turns.len(), &turns[3]["outcome"]), (4, &json!("answered_inline")), "{turns:?}");
 }
@@ -148,7 +172,11 @@ async fn an_orderly_end_answers_what_is_open_and_leaves_nothing() {
     assert_eq!(app.rows("select 1 from rs_owed").await.len(), 0);
     assert_eq!(app.rows("select 1 from rs_lanes where turn_id is not null").await.len(), 0);
     assert_eq!(app.rows("select 1 from rs_processes").await.len(), 0);
-    assert_eq!(app.rows("select payload from outbox").await.len(), 1, "the late reply is queued");
+    assert_eq!(
+        app.rows("select payload from outbox where kind = 'reply'").await.len(),
+        1,
+        "the late reply is queued"
+    );
     assert_eq!(app.logs("shutting down")[0]["signal"], "SIGTERM");
 }
 
@@ -185,7 +213,7 @@ async fn a_superseded_turn_ends_with_a_person() {
     app.run("update rs_lanes set fence = fence + 1").await;
     app.log_line("turn superseded").await;
     app.await_that("select 1 from rs_owed", <[_]>::is_empty).await;
-    let queued = app.rows("select payload from outbox").await;
+    let queued = app.rows("select payload from outbox where kind = 'reply'").await;
     assert_eq!(queued, [json!({"payload": {"messages": [app.copy("escalation")]}})]);
     let turns = app.turns().await;
     assert_eq!((turns.len(), &turns[1]["outcome"]), (2, &json!("error")));
@@ -203,9 +231,9 @@ async fn a_caller_that_hangs_up_gets_the_reply_through_the_outbox() {
     drop(request);
     tokio::time::sleep(Duration::from_millis(100)).await;
     free_lane(&app).await;
-    let queued = app.await_rows("select payload from outbox").await;
+    let queued = app.await_rows("select payload from outbox where kind = 'reply'").await;
     assert!(queued[0]["payload"]["messages"][0].as_str().unwrap().contains("$450.00"), "{queued:?}");
     app.await_that("select 1 from rs_owed", <[_]>::is_empty).await;
     assert_eq!(app.turns().await[3]["outcome"], "answered_inline");
-    assert_eq!(app.rows("select 1 from outbox").await.len(), 1);
+    assert_eq!(app.rows("select 1 from outbox where kind = 'reply'").await.len(), 1);
 }

@@ -1,8 +1,12 @@
 //! What the log says and what it never says.
 
+use std::io::pipe;
+use std::os::fd::AsRawFd;
+use std::process::{Command, Stdio};
+
 use serde_json::json;
 
-use crate::app::{CONTACT, SECRET, TestApp};
+use crate::app::{CONTACT, NOWHERE, SECRET, Setup, TestApp, binary, tenant_folder};
 
 /// LOG-1, LOG-2, LOG-5, TURN-17, AC-CH-24, 02/AC-17: every line is JSON with a numeric level, lines of a turn name the
 /// conversation, and nothing of the contact is in any of them.
@@ -17,6 +21,7 @@ async fn nothing_of_the_contact_reaches_the_log() {
     app.post("{\"subscriber_id\": \"887766554433\", \"text\": 5}", Some(SECRET)).await;
     app.post(&body.to_string(), Some("a-wrong-secret-of-some-length")).await;
     app.send_as("887766554433", "how much is it?").await;
+    app.log_lines("turn complete", 2).await;
     let output = app.output();
     let parts = [
         "887766554433",
@@ -60,4 +65,62 @@ async fn health_checks_are_not_logged() {
         assert_eq!(app.get(path).await.unwrap().status, 200);
     }
     assert_eq!(app.output().lines().count(), before);
+}
+
+/// LOG-1, OPS-2: a reader of the log that has stopped holds nobody up: hundreds of messages are answered, and the
+/// process ends as always.
+#[tokio::test]
+async fn a_log_that_nobody_reads_holds_nobody_up() {
+    let mut app = Setup::default().env("RATE_LIMIT_PER_MINUTE", "100000").prepare().await;
+    let (unread, log) = pipe().unwrap();
+    // SAFETY: changes the size of a pipe of ours. Its least size is one page: a dozen lines.
+    assert!(unsafe { libc::fcntl(log.as_raw_fd(), libc::F_SETPIPE_SZ, 4096) } >= 4096);
+    app.spawn_into(log);
+    app.await_ready().await;
+    for contact in 0..300 {
+        let answer = app.send_as(&format!("6{contact:05}"), "how much is the foundation course?").await;
+        assert!(answer.texts()[0].contains("$450.00"), "{contact}: {}", answer.body);
+    }
+    assert_eq!(app.rows("select 1 from turns where role = 'agent'").await.len(), 300);
+    assert_eq!(app.stop(libc::SIGTERM).await.code(), Some(0));
+    drop(unread);
+}
+
+/// LOG-1: a log whose reader has gone costs its lines and nothing else.
+#[tokio::test]
+async fn a_log_whose_reader_has_gone_does_no_harm() {
+    let mut app = Setup::default().prepare().await;
+    let (reader, log) = pipe().unwrap();
+    drop(reader);
+    app.spawn_into(log);
+    app.await_ready().await;
+    for text in ["how much is the foundation course?", "this is a scam"] {
+        assert_eq!(app.send(text).await.status, 200);
+    }
+    assert_eq!(app.stop(libc::SIGTERM).await.code(), Some(0));
+    assert_eq!(app.output(), "", "nothing is said on standard error");
+}
+
+/// CLI-5, CLI-6: a command does its work and tells it by its exit code, whoever reads what it prints.
+#[test]
+fn commands_do_not_panic_when_nobody_reads() {
+    let (folder, env) = tenant_folder(NOWHERE, None);
+    for (words, code) in [
+        (vec!["config", "check"], 0),
+        (vec!["--help"], 0),
+        (vec!["completions", "bash"], 0),
+        (vec!["bootstrap"], 0),
+        (vec!["frobnicate"], 2),
+        (vec!["serve"], 1),
+    ] {
+        let closed = || {
+            let (reader, writer) = pipe().unwrap();
+            drop(reader);
+            Stdio::from(writer)
+        };
+        let mut command = Command::new(binary());
+        command.args(&words).env_clear().envs(&env).current_dir(&folder.path);
+        let status = command.stdin(Stdio::null()).stdout(closed()).stderr(closed()).status().unwrap();
+        assert_eq!(status.code(), Some(code), "{words:?}");
+    }
 }

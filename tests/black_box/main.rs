@@ -3,21 +3,37 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
 
 mod app;
+mod devtools;
 mod evidence;
 mod proxy;
+mod quoting_server;
+mod stub_manychat;
+mod stub_model;
 
 mod answers;
+mod attacks;
 mod bad_input;
+mod browser;
 mod chaos;
 mod commands;
+mod configuration;
 mod crash_matrix;
 mod database;
+mod dead_letters;
 mod durability;
+mod handoffs;
+mod image;
 mod limits;
 mod logs;
 mod long_replies;
 mod operators;
+mod personal_data;
+mod playground;
 mod privacy;
+mod raw_http;
 mod recovery;
 mod rooms;
+mod surface;
+mod tokens;
 mod two_processes;
+mod unusable_database;

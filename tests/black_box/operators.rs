@@ -148,11 +148,11 @@ async fn signals_during_a_reload_lead_to_one_more() {
     }
     writer.write_all(b"You answer.").unwrap();
     drop(writer);
-    await_reloads(&app, 1).await;
+    app.log_lines("config reloaded", 1).await;
     let mut writer = open_pipe(&prompt).await;
     writer.write_all(b"You answer briefly.").unwrap();
     drop(writer);
-    await_reloads(&app, 2).await;
+    app.log_lines("config reloaded", 2).await;
     assert_eq!(app.send("hello").await.status, 200);
     assert!(!is_being_read(&prompt), "no third reload");
     app.signal(libc::SIGHUP);
@@ -160,14 +160,6 @@ async fn signals_during_a_reload_lead_to_one_more() {
     assert_eq!(app.stop(libc::SIGTERM).await.code(), Some(0));
     drop(writer);
     assert_eq!(app.logs("config reloaded").len(), 2);
-}
-
-async fn await_reloads(app: &TestApp, count: usize) {
-    let until = std::time::Instant::now() + Duration::from_secs(30);
-    while app.logs("config reloaded").len() < count {
-        assert!(std::time::Instant::now() < until, "reload {count} does not come: {}", app.output());
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
 }
 
 fn make_pipe(path: &Path) {

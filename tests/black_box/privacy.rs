@@ -9,6 +9,7 @@ use reqwest::Method;
 use serde_json::json;
 
 use crate::app::{ADMIN, Ended, SECRET, Setup, TestApp, command};
+use crate::quoting_server::QuotingServer;
 
 const NAME: (&str, &str) = ("Perpetua", "Quincewood");
 const CONTACT: &str = "887766554433";
@@ -156,12 +157,11 @@ async fn nothing_planted_is_printed_by_the_service() {
         sound.replace("\"historyDays\": 30", &format!("\"historyDays\": \"{} {EMAIL}\"", PHONES[0])),
         sound.replace("\"historyDays\": 30", &format!("\"historyDays\": 0, \"{} {}\": 1", PHONES[1], EMAIL)),
     ] {
-        let before = app.logs("config reload failed; keeping previous config").len();
+        let failed = "config reload failed; keeping previous config";
+        let before = app.logs(failed).len();
         fs::write(&rules, broken).unwrap();
         app.signal(libc::SIGHUP);
-        while app.logs("config reload failed; keeping previous config").len() == before {
-            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-        }
+        app.log_lines(failed, before + 1).await;
     }
     fs::write(&rules, sound).unwrap();
     assert_eq!(app.stop(libc::SIGTERM).await.code(), Some(0));
@@ -225,4 +225,46 @@ async fn nothing_planted_is_printed_by_the_commands() {
             assert!(!shown.contains("planted-key"), "{words} with {name}: {shown}");
         }
     }
+}
+
+/// PII-8, PII-9, LOG-8, LOG-9, ENV-26: a provider that quotes the prompt and the key in what it refuses with, and in what
+/// it calls a success.
+#[tokio::test]
+async fn nothing_a_provider_quotes_is_printed() {
+    let provider = QuotingServer::start(&[400, 401, 404, 429, 500, 200], TOKEN);
+    let base = format!("{}/v1", provider.url());
+    for (model, variable) in [
+        ("openai:gpt-5-mini", "OPENAI_BASE_URL"),
+        ("anthropic:claude-haiku-4-5", "ANTHROPIC_BASE_URL"),
+        ("google:gemini-3-flash", "GOOGLE_BASE_URL"),
+        ("ollama:llama3.1:8b", "OLLAMA_BASE_URL"),
+    ] {
+        let setup = with_keys(Setup::default()).env("AGENT_MODEL", model).env(variable, &base);
+        let mut app = setup.env("RACE_DEADLINE_MS", "8000").env("MODEL_ABORT_MS", "9000").start().await;
+        for _ in 0..3 {
+            let answer = app.post(&body("how much is it?"), Some(SECRET)).await;
+            assert_eq!((answer.status, answer.texts()), (200, vec![app.copy("escalation")]), "{model}");
+        }
+        app.log_line("model call failed").await;
+        assert_eq!(app.stop(libc::SIGTERM).await.code(), Some(0));
+        assert_clean(model, &app.output());
+    }
+}
+
+/// PII-8, PII-9, LOG-8, DEC-35, ENV-26: ManyChat quotes the contact, the reply and the key in what it refuses with.
+#[tokio::test]
+async fn nothing_manychat_quotes_is_printed() {
+    let manychat = QuotingServer::start(&[400, 403, 404, 500, 200], EMAIL);
+    let setup = with_keys(Setup::default()).env("AGENT_MODEL", "mock:slow").env("RACE_DEADLINE_MS", "600");
+    let setup = setup.env("MODEL_ABORT_MS", "9000").env("MANYCHAT_REPLY_FLOW_NS", "content1_1");
+    let mut app = setup.env("MANYCHAT_API_BASE", manychat.url()).start().await;
+    app.post(&body("how much is the foundation course?"), Some(SECRET)).await;
+    app.await_rows("select 1 from outbox where attempts > 0 or status = 'failed'").await;
+    let reply = app.rows("select text from turns where role = 'agent'").await[0]["text"].clone();
+    assert_eq!(app.stop(libc::SIGTERM).await.code(), Some(0));
+    let printed = app.output();
+    assert!(printed.contains("outbox delivery") || printed.contains("outbox dead-lettered"), "{printed}");
+    assert_clean("ManyChat's words", &printed);
+    let reply = reply.as_str().unwrap();
+    assert!(reply.len() > 10 && !printed.contains(&reply[..10]), "{reply} in {printed}");
 }

@@ -61,7 +61,7 @@ async fn a_killed_process_loses_neither_its_turn_nor_what_waited() {
     assert_eq!(app.rows("select 1 from rs_inbox i where i::text like '%a-token-of%'").await.len(), 0);
     app.stop(libc::SIGKILL).await;
     relaunch(&mut app).await;
-    app.await_that("select 1 from outbox", |rows| rows.len() == 2).await;
+    app.await_that("select 1 from outbox where kind = 'reply'", |rows| rows.len() == 2).await;
     nothing_is_left(&app).await;
     let turns = app.rows(TURNS).await;
     let roles: Vec<&str> = turns.iter().map(|turn| turn["role"].as_str().unwrap()).collect();
@@ -85,7 +85,7 @@ async fn a_turn_is_run_twice_at_most() {
     relaunch(&mut app).await;
     nothing_is_left(&app).await;
     assert_eq!(shape(&app.rows(TURNS).await), [("user", ""), ("agent", "error")]);
-    let queued = app.rows("select payload from outbox").await;
+    let queued = app.rows("select payload from outbox where kind = 'reply'").await;
     assert_eq!(queued, [json!({"payload": {"messages": [app.copy("escalation")]}})]);
     assert_eq!(app.rows("select 1 from rs_handoffs").await.len(), 1);
 }
@@ -99,7 +99,7 @@ async fn an_old_turn_ends_with_a_person() {
     nothing_is_left(&app).await;
     let turns = app.rows(TURNS).await;
     assert_eq!(turns[1], json!({"role": "agent", "outcome": "error", "text": app.copy("escalation")}));
-    assert_eq!(app.rows("select 1 from outbox").await.len(), 1);
+    assert_eq!(app.rows("select 1 from outbox where kind = 'reply'").await.len(), 1);
     assert_eq!(app.rows("select 1 from conversations where escalated_at is not null").await.len(), 1);
 }
 
@@ -114,7 +114,7 @@ async fn after_a_day_the_contact_is_only_marked() {
     .await;
     relaunch(&mut app).await;
     nothing_is_left(&app).await;
-    assert_eq!(app.rows("select 1 from outbox").await.len(), 0);
+    assert_eq!(app.rows("select 1 from outbox where kind = 'reply'").await.len(), 0);
     assert_eq!(shape(&app.rows(TURNS).await), [("user", "")]);
     assert_eq!(app.rows("select 1 from conversations where escalated_at is not null").await.len(), 1);
     assert_eq!(app.rows("select 1 from rs_handoffs where closed_at is null").await.len(), 1);
@@ -132,7 +132,7 @@ async fn a_file_that_waited_in_a_dead_process_ends_with_a_person() {
     assert_eq!(kept, [json!({"text": "[voice note]", "media_kind": "audio"})]);
     app.stop(libc::SIGKILL).await;
     relaunch(&mut app).await;
-    app.await_that("select 1 from outbox", |rows| rows.len() == 2).await;
+    app.await_that("select 1 from outbox where kind = 'reply'", |rows| rows.len() == 2).await;
     nothing_is_left(&app).await;
     let turns = app.rows(TURNS).await;
     assert_eq!(turns[3], json!({"role": "agent", "outcome": "error", "text": app.copy("escalation")}));
@@ -172,10 +172,10 @@ async fn a_process_that_was_paused_goes_on_as_a_new_one() {
     app.log_line("silent for too long: going on under a new process id").await;
     assert_ne!(process_of(&app).await, before);
     app.log_line("turn dropped after a silence of its process").await;
-    app.await_rows("select 1 from outbox").await;
+    app.await_rows("select 1 from outbox where kind = 'reply'").await;
     nothing_is_left(&app).await;
     assert_eq!(shape(&app.rows(TURNS).await), [("user", ""), ("agent", "error")]);
-    assert_eq!(app.rows("select 1 from outbox").await.len(), 1);
+    assert_eq!(app.rows("select 1 from outbox where kind = 'reply'").await.len(), 1);
     let alive = "select 1 from rs_processes where beat_at > now() - interval '1500 milliseconds'";
     assert_eq!(app.rows(alive).await.len(), 1, "the old id never beats again");
 }
@@ -226,7 +226,7 @@ async fn a_repeated_request_joins_the_turn_of_a_caller_who_is_gone() {
     free_lane(&app).await;
     assert!(again.await.unwrap().texts()[0].contains("$450.00"));
     assert_eq!(app.turns().await.len(), 4, "one message, one answer");
-    assert_eq!(app.rows("select 1 from outbox").await.len(), 0);
+    assert_eq!(app.rows("select 1 from outbox where kind = 'reply'").await.len(), 0);
 }
 
 /// DEC-30: two equal messages of a contact who is there are two messages.
@@ -253,9 +253,9 @@ async fn a_repeated_request_joins_the_turn_of_a_dead_process() {
     app.env.insert("MODEL_ABORT_MS".to_owned(), "16000".to_owned());
     relaunch(&mut app).await;
     assert_eq!(app.send("how much is it?").await.texts(), [] as [String; 0], "the reply comes later");
-    let queued = app.await_rows("select payload from outbox").await;
+    let queued = app.await_rows("select payload from outbox where kind = 'reply'").await;
     assert!(queued[0]["payload"]["messages"][0].as_str().unwrap().contains("$450.00"));
     nothing_is_left(&app).await;
     assert_eq!(app.turns().await.len(), 2);
-    assert_eq!(app.rows("select 1 from outbox").await.len(), 1);
+    assert_eq!(app.rows("select 1 from outbox where kind = 'reply'").await.len(), 1);
 }

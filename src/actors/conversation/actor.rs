@@ -401,7 +401,8 @@ impl ConversationActor {
                 }
                 SettleResult::Inline
             }
-            SettleReport::Queued => SettleResult::Queued,
+            // Nothing is owed: as for a queued reply, the request is answered silently and the turn is over.
+            SettleReport::Queued | SettleReport::Hushed => SettleResult::Queued,
             SettleReport::Superseded => SettleResult::Superseded,
             SettleReport::Dropped => SettleResult::Dropped,
             SettleReport::Failed(_) => SettleResult::Failed,

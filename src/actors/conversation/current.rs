@@ -13,7 +13,7 @@ use super::steps::Copy;
 use crate::actors::answer::{Answer, OwedReply};
 use crate::domain::{ConversationId, Deadline, ProcessId, TurnId};
 use crate::store::open::OpenTurn;
-use crate::turn::{Draft, Run, TurnRequest};
+use crate::turn::{self, Draft, Run, TurnRequest};
 
 /// The turn under way.
 pub(super) struct Current {
@@ -169,6 +169,12 @@ impl Current {
         true
     }
 
+    /// A reply that is still on its way tells enough (LANE-7), and where a person has taken over nothing is said (DEC-9).
+    fn says_no_holding_line(&self) -> bool {
+        let opened = self.opened.as_ref();
+        opened.is_some_and(|opened| opened.reply_queued || turn::may_be_silent(&self.request, opened))
+    }
+
     fn answer(
         &mut self,
         place: usize,
@@ -182,11 +188,9 @@ impl Current {
             let owed = OwedReply::new(self.request.id, confirmer, &mailbox.replies, freed);
             return Some(Answer { body, owed: Some(owed) });
         };
-        let reply_queued = self.opened.as_ref().is_some_and(|opened| opened.reply_queued);
         let slot = &self.callers.get(place)?.slot;
         match copy {
-            // A reply that is still on its way tells enough: no holding line behind it (LANE-7).
-            Copy::HoldingLine if reply_queued => copy_answer(Copy::Silent, slot, shared),
+            Copy::HoldingLine if self.says_no_holding_line() => copy_answer(Copy::Silent, slot, shared),
             copy => copy_answer(copy, slot, shared),
         }
     }

@@ -4,6 +4,8 @@
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
+use crate::store::rate::RateLimit;
+
 /// How often calls may start. Built here only, so the interval is never zero and the burst at least 1 (BUCKET-7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rate {
@@ -26,23 +28,13 @@ impl Rate {
 
     /// So many in the long run, 5 at once.
     pub(super) fn per_second(calls: NonZeroU32) -> Self {
-        let interval = (Duration::from_secs(1) / calls.get()).max(Duration::from_nanos(1));
-        Self { interval, burst: 5 }
+        let RateLimit { interval, burst } = RateLimit::per_second(calls);
+        Self { interval, burst }
     }
 
     /// What is left for one of `processes` when they cannot agree: an equal share, without a burst (ARC-48).
     pub(super) fn share(self, processes: u32) -> Self {
         Self { interval: self.interval * processes.max(1), burst: 1 }
-    }
-
-    /// Time between two calls in the long run.
-    pub(super) const fn interval(self) -> Duration {
-        self.interval
-    }
-
-    /// Calls that may start at once after a pause.
-    pub(super) const fn burst(self) -> u32 {
-        self.burst
     }
 
     /// What may be missing from a full bucket while there is still a token in it.

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
-use super::bucket::Rate;
 use crate::domain::TenantId;
 use crate::store::rate::{self, RateLimit};
 use crate::store::{Database, StoreError};
@@ -37,9 +36,7 @@ impl DatabaseRate {
         process_dead: Duration,
         calls_per_second: NonZeroU32,
     ) -> Self {
-        let rate = Rate::per_second(calls_per_second);
-        let limit = RateLimit { interval: rate.interval(), burst: rate.burst() };
-        Self { database, tenant, process_dead, limit }
+        Self { database, tenant, process_dead, limit: RateLimit::per_second(calls_per_second) }
     }
 }
 

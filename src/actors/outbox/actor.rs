@@ -1,5 +1,5 @@
 //! The claim loop as an actor: it looks for due replies when it is woken, when one becomes due, and once a second in
-//! any case; each claimed reply is delivered by a task of its own, so that no contact waits for another.
+//! any case; each claimed row is worked on by a task of its own, so that no contact waits for another.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,14 +11,17 @@ use serde::Serialize;
 use tokio::runtime::Handle;
 
 use super::delivery::{self, Ended};
+use super::token;
 use crate::manychat;
-use crate::store::outbox::{self, Claim, Claimant};
+use crate::store::outbox::{self, Claim, Claimant, Claimed, TokenClaim};
 use crate::store::{Database, Pulse, StoreError};
 use crate::telemetry::crash_points::{self, Point};
 
 /// Replies that are being delivered at the same time. ManyChat takes ten requests a second, a text needs two: more
 /// would only wait with their leases running.
 const MOST_AT_ONCE: usize = 20;
+/// Token rows beside them: few, so that replies do not wait for a large number of tokens at ManyChat.
+const MOST_TOKENS_AT_ONCE: usize = 4;
 /// The fallback when nothing wakes the worker (ARC-47a).
 const POLL: Duration = Duration::from_secs(1);
 /// Shortest pause between two looks by the clock.
@@ -55,13 +58,20 @@ impl OutboxWaker {
 #[derive(Clone)]
 pub(in crate::actors) struct Outbox {
     address: Addr<OutboxActor>,
-    in_flight: Arc<AtomicUsize>,
+    in_flight: Arc<Counts>,
+}
+
+/// What is being worked on.
+#[derive(Default)]
+struct Counts {
+    replies: AtomicUsize,
+    tokens: AtomicUsize,
 }
 
 /// The actor.
 pub(in crate::actors) struct OutboxActor {
     parts: WorkerParts,
-    in_flight: Arc<AtomicUsize>,
+    in_flight: Arc<Counts>,
     looking: bool,
     /// Something was queued while the last look was under way.
     look_again: bool,
@@ -85,17 +95,17 @@ struct Batch {
 /// What the worker shows of itself (ARC-24).
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct OutboxReport {
-    /// Replies being delivered.
+    /// Rows being worked on: replies and contact tokens.
     pub in_flight: usize,
-    /// Replies claimed since the process started.
+    /// Rows claimed since the process started.
     pub claimed: u64,
-    /// Replies delivered.
+    /// Rows delivered.
     pub delivered: u64,
     /// Attempts that failed and are repeated.
     pub retrying: u64,
-    /// Replies given up.
+    /// Rows given up.
     pub dead_lettered: u64,
-    /// Replies given back unattempted.
+    /// Rows given back unattempted.
     pub released: u64,
     /// Looks that the database did not answer.
     pub failed_looks: u64,
@@ -109,7 +119,7 @@ struct Wake;
 
 #[derive(actix::Message)]
 #[rtype(result = "()")]
-struct Looked(Result<(Vec<Claim>, Option<Duration>), StoreError>);
+struct Looked(Result<(Claimed, Option<Duration>), StoreError>);
 
 #[derive(actix::Message)]
 #[rtype(result = "()")]
@@ -126,7 +136,7 @@ struct Observe;
 impl Outbox {
     /// Starts the worker on this arbiter.
     pub(in crate::actors) fn start(parts: WorkerParts, place: &ArbiterHandle) -> Self {
-        let in_flight = Arc::new(AtomicUsize::new(0));
+        let in_flight = Arc::new(Counts::default());
         let actor = OutboxActor::new(parts, Arc::clone(&in_flight));
         let address = OutboxActor::start_in_arbiter(place, move |_| actor);
         Self { address, in_flight }
@@ -142,7 +152,7 @@ impl Outbox {
         let until = Instant::now() + limit;
         // An actor that is gone claims nothing either.
         let _ = self.address.send(NoMoreClaims).await;
-        while self.in_flight.load(Ordering::Acquire) > 0 {
+        while self.in_flight.all() > 0 {
             if Instant::now() >= until {
                 return false;
             }
@@ -158,7 +168,7 @@ impl Outbox {
 }
 
 impl OutboxActor {
-    fn new(parts: WorkerParts, in_flight: Arc<AtomicUsize>) -> Self {
+    fn new(parts: WorkerParts, in_flight: Arc<Counts>) -> Self {
         Self {
             parts,
             in_flight,
@@ -174,8 +184,8 @@ impl OutboxActor {
 
     /// Looks for due replies, unless a look is under way or enough is being delivered.
     fn look(&mut self, ctx: &mut Context<Self>) {
-        let free = MOST_AT_ONCE.saturating_sub(self.in_flight.load(Ordering::Acquire));
-        if self.stopping || free == 0 {
+        let free = self.in_flight.free();
+        if self.stopping || free.0 == 0 {
             return;
         }
         if self.looking {
@@ -185,8 +195,7 @@ impl OutboxActor {
         self.looking = true;
         let (parts, actor) = (self.parts.clone(), ctx.address());
         self.parts.io.spawn(async move {
-            let most = i64::try_from(free).unwrap_or(1);
-            actor.do_send(Looked(claim(&parts, most).await));
+            actor.do_send(Looked(claim(&parts, free).await));
         });
     }
 
@@ -198,12 +207,22 @@ impl OutboxActor {
         self.timer = Some(ctx.run_later(pause, |actor, ctx| actor.look(ctx)));
     }
 
-    fn deliver(&mut self, claim: Claim, ctx: &mut Context<Self>) {
-        self.in_flight.fetch_add(1, Ordering::AcqRel);
-        let (parts, actor) = (self.parts.clone(), ctx.address());
-        let guard = InFlight(Arc::clone(&self.in_flight));
+    fn deliver(&self, claim: Claim, ctx: &Context<Self>) {
+        let parts = self.parts.clone();
+        let guard = InFlight::new(&self.in_flight, |counts| &counts.replies);
+        self.run(guard, async move { delivery::deliver(&parts, claim).await }, ctx);
+    }
+
+    fn write_token(&self, claim: TokenClaim, ctx: &Context<Self>) {
+        let parts = self.parts.clone();
+        let guard = InFlight::new(&self.in_flight, |counts| &counts.tokens);
+        self.run(guard, async move { token::deliver(&parts, claim).await }, ctx);
+    }
+
+    fn run(&self, guard: InFlight, work: impl Future<Output = Ended> + Send + 'static, ctx: &Context<Self>) {
+        let actor = ctx.address();
         self.parts.io.spawn(async move {
-            let ended = delivery::deliver(&parts, claim).await;
+            let ended = work.await;
             drop(guard);
             actor.do_send(DeliveryEnded(ended));
         });
@@ -225,29 +244,59 @@ impl OutboxActor {
     }
 }
 
-/// Lowers the count also when a delivery panics: its row is taken over when its lease ends.
-struct InFlight(Arc<AtomicUsize>);
+impl Counts {
+    fn all(&self) -> usize {
+        self.replies.load(Ordering::Acquire) + self.tokens.load(Ordering::Acquire)
+    }
 
-impl Drop for InFlight {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
+    /// How many more replies and tokens may be worked on.
+    fn free(&self) -> (usize, usize) {
+        let replies = MOST_AT_ONCE.saturating_sub(self.replies.load(Ordering::Acquire));
+        let tokens = MOST_TOKENS_AT_ONCE.saturating_sub(self.tokens.load(Ordering::Acquire));
+        (replies, tokens)
     }
 }
 
-async fn claim(parts: &WorkerParts, most: i64) -> Result<(Vec<Claim>, Option<Duration>), StoreError> {
+/// One of a count. It is lowered also when a delivery panics: its row is taken over when its lease ends.
+struct InFlight {
+    counts: Arc<Counts>,
+    which: fn(&Counts) -> &AtomicUsize,
+}
+
+impl InFlight {
+    fn new(counts: &Arc<Counts>, which: fn(&Counts) -> &AtomicUsize) -> Self {
+        which(counts).fetch_add(1, Ordering::AcqRel);
+        Self { counts: Arc::clone(counts), which }
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        (self.which)(&self.counts).fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Claims what is due. When nothing is, says when something will be; token rows that there is no room for count as
+/// not due, for a token that ends wakes the worker.
+async fn claim(
+    parts: &WorkerParts,
+    (replies, tokens): (usize, usize),
+) -> Result<(Claimed, Option<Duration>), StoreError> {
     // The id can change, and nobody may be called dead while this process is not sure of itself (ARC-44).
     let claimant = Claimant {
         process: parts.pulse.process(),
         dead: Duration::from_secs_f64(parts.pulse.others_dead_secs()),
         ..parts.claimant.clone()
     };
-    let claims = outbox::claim(&parts.database, &claimant, most).await?;
-    crash_points::passed_if(!claims.is_empty(), Point::ClaimTaken);
-    let due = match claims.is_empty() {
-        true => outbox::next_due(&parts.database, &parts.claimant.tenant).await?,
+    let most = |free: usize| i64::try_from(free).unwrap_or(1);
+    let claimed = outbox::claim(&parts.database, &claimant, most(replies), most(tokens)).await?;
+    let nothing = claimed.replies.is_empty() && claimed.tokens.is_empty();
+    crash_points::passed_if(!claimed.replies.is_empty(), Point::ClaimTaken);
+    let due = match nothing {
+        true => outbox::next_due(&parts.database, &claimant.tenant, tokens > 0).await?,
         false => None,
     };
-    Ok((claims, due))
+    Ok((claimed, due))
 }
 
 impl Actor for OutboxActor {
@@ -273,13 +322,17 @@ impl Handler<Looked> for OutboxActor {
         self.looking = false;
         let again = std::mem::take(&mut self.look_again);
         match result {
-            Ok((claims, due)) => {
+            Ok((claimed, due)) => {
                 self.last_look = Some(Instant::now());
-                let found = !claims.is_empty();
-                self.batch.claimed += claims.len() as u64;
-                self.report.claimed += claims.len() as u64;
-                for claim in claims {
+                let count = (claimed.replies.len() + claimed.tokens.len()) as u64;
+                let found = count > 0;
+                self.batch.claimed += count;
+                self.report.claimed += count;
+                for claim in claimed.replies {
                     self.deliver(claim, ctx);
+                }
+                for claim in claimed.tokens {
+                    self.write_token(claim, ctx);
                 }
                 self.look_in(due.unwrap_or(POLL), ctx);
                 if again || found {
@@ -307,7 +360,7 @@ impl Handler<DeliveryEnded> for OutboxActor {
         };
         *batch += 1;
         *total += 1;
-        if self.in_flight.load(Ordering::Acquire) == 0 {
+        if self.in_flight.all() == 0 {
             self.report_batch();
         }
         match ended {
@@ -331,7 +384,7 @@ impl Handler<Observe> for OutboxActor {
 
     fn handle(&mut self, _: Observe, _: &mut Context<Self>) -> Self::Result {
         let mut report = self.report.clone();
-        report.in_flight = self.in_flight.load(Ordering::Acquire);
+        report.in_flight = self.in_flight.all();
         report.last_look_ms =
             self.last_look.map(|at| u64::try_from(at.elapsed().as_millis()).unwrap_or(u64::MAX));
         MessageResult(report)

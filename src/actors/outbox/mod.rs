@@ -2,6 +2,7 @@
 
 mod actor;
 mod delivery;
+mod token;
 
 pub use actor::OutboxReport;
 pub(super) use actor::{Outbox, OutboxWaker, WorkerParts};

@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(advice("x", &known), "");
     }
 
-    /// LOAD-10: an unknown key warns with its path and is otherwise ignored.
+    /// LOAD-10, GAP-CFG-1: an unknown key warns with its path and is otherwise ignored.
     #[test]
     fn unknown_keys_warn_with_their_path() {
         let value = json!({ "flow": 1, "tags": [] });

@@ -38,6 +38,20 @@ pub(super) fn rules_hints(rules: &Rules, report: &mut Report) {
     for (position, _) in opening.filter(|(_, keyword)| blank(keyword)) {
         report.warn(&format!("openingTrigger.keywords.{position}"), "is blank, no message matches it");
     }
+    takeover_hint(rules, report);
+}
+
+/// DEC-9: a contact without the tag ends the takeover, so something has to set it at the handoff.
+fn takeover_hint(rules: &Rules, report: &mut Report) {
+    let waits = rules.takeover.as_ref().and_then(|takeover| takeover.tag.as_deref());
+    let calls = rules.handoff.as_ref().map(|handoff| handoff.tag.as_str());
+    if waits.is_some() && waits != calls {
+        report.warn(
+            "takeover.tag",
+            "is not handoff.tag: unless ManyChat sets it at every handoff, the contact's next message finds it \
+             missing and the agent answers",
+        );
+    }
 }
 
 /// 10 section 16, point 9: allowed by FN-CHK-30 and rarely meant.

@@ -442,3 +442,23 @@ async fn the_slow_mock_ends_early_when_it_is_dropped() {
     let slow = MockModel::new("slow");
     assert!(tokio::time::timeout(Duration::from_secs(1), slow.step(ask())).await.is_err());
 }
+
+/// DEC-16: the switch holds for calls that start after it was set, and for all clones.
+#[tokio::test(start_paused = true)]
+async fn a_switched_mock_is_slow_or_fails_until_it_is_switched_back() {
+    let switch = MockSwitch::new(Duration::from_secs(10));
+    let mock = MockModel::new("demo").with_switch(Some(switch.clone()));
+    let started = tokio::time::Instant::now();
+    for (mood, takes, error) in [
+        (MockMood::Normal, 0, None),
+        (MockMood::Slow, 10, None),
+        (MockMood::Failing, 0, Some(ModelError::Status(503))),
+        (MockMood::Normal, 0, None),
+    ] {
+        let before = started.elapsed();
+        switch.set(mood);
+        assert_eq!(switch.mood(), mood);
+        assert_eq!(mock.step(ask()).await.err(), error, "{mood:?}");
+        assert_eq!(started.elapsed() - before, Duration::from_secs(takes), "{mood:?}");
+    }
+}

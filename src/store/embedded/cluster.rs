@@ -120,8 +120,17 @@ impl Postmaster {
         self.child.id()
     }
 
+    /// True when the server does not run any longer though nobody has stopped it.
+    pub(super) fn has_ended(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(Some(_)))
+    }
+
     /// Disconnects everyone and waits for the data to be safe; harsher when that takes too long.
     pub(super) fn stop(&mut self) {
+        if self.has_ended() {
+            // Its number may belong to another process by now.
+            return;
+        }
         for how in [Shutdown::Fast, Shutdown::Immediate] {
             sys::ask_to_stop(self.pid(), how);
             if self.wait(STOP_LIMIT) {

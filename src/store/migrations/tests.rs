@@ -9,7 +9,14 @@ use super::*;
 use crate::store::embedded::testing::{TestDatabase, TestServer};
 use history::{SIDE_BRANCH, VERSIONS};
 
-const OURS: [&str; 4] = ["rs_0001_reference", "rs_0002_durability", "rs_0003_long_replies", "rs_0006_inbox"];
+const OURS: [&str; 6] = [
+    "rs_0001_reference",
+    "rs_0002_durability",
+    "rs_0003_long_replies",
+    "rs_0004_contact_tokens",
+    "rs_0005_people",
+    "rs_0006_inbox",
+];
 
 async fn empty() -> (TestDatabase, Client) {
     let database = TestServer::empty_database().unwrap();
@@ -475,7 +482,7 @@ async fn a_changed_session_is_detected_and_its_lock_does_not_stay() {
     again.release(&second).await.unwrap();
 }
 
-/// DEC-29
+/// DB-3, DEC-29
 #[test]
 fn servers_before_15_are_refused() {
     assert!(refuse_old(15, "15.0").is_ok());

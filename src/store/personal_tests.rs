@@ -1,0 +1,52 @@
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::store::embedded::testing::TestServer;
+
+/// DEC-13: a table that is added to the schema must be named here, so that export and erasure do not forget it.
+#[tokio::test]
+async fn every_table_of_the_schema_is_judged() {
+    let database = TestServer::database().unwrap();
+    let client = database.connect().await.unwrap();
+    let tables = names(
+        &client,
+        "select table_name from information_schema.tables
+        where table_schema = current_schema() and table_type = 'BASE TABLE'",
+    )
+    .await;
+    let judged: BTreeSet<String> = PERSONAL
+        .iter()
+        .map(|(table, _)| *table)
+        .chain(IMPERSONAL.iter().copied())
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(judged, tables);
+}
+
+/// DEC-13, CONV-7: whatever names a conversation or a contact is personal.
+#[tokio::test]
+async fn every_reference_to_a_contact_is_followed() {
+    let database = TestServer::database().unwrap();
+    let client = database.connect().await.unwrap();
+    let personal: BTreeSet<String> = PERSONAL.iter().map(|(table, _)| (*table).to_owned()).collect();
+    let columns = names(
+        &client,
+        "select table_name from information_schema.columns
+        where table_schema = current_schema()
+          and (column_name in ('conversation_id', 'subscriber_id') or column_name = 'conversation')",
+    )
+    .await;
+    assert_eq!(columns.difference(&personal).collect::<Vec<_>>(), Vec::<&String>::new());
+    let keys = names(
+        &client,
+        "select conrelid::regclass::text as table_name from pg_constraint
+        where contype = 'f' and confrelid = 'conversations'::regclass",
+    )
+    .await;
+    assert_eq!(keys.difference(&personal).collect::<Vec<_>>(), Vec::<&String>::new());
+    assert!(keys.len() >= 8, "the test must see the keys: {keys:?}");
+}
+
+async fn names(client: &Client, sql: &str) -> BTreeSet<String> {
+    client.query(sql, &[]).await.unwrap().iter().map(|row| row.get("table_name")).collect()
+}

@@ -1,0 +1,219 @@
+//! Where configuration comes from, what a reload reaches, and what is refused before anything starts (05).
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::app::{NOWHERE, SECRET, Setup, TestApp, command, tenant_folder};
+use crate::quoting_server::QuotingServer;
+
+/// The lines of a `.env` with these variables.
+fn write_dot_env(folder: &Path, variables: &BTreeMap<String, String>) {
+    let lines: String = variables.iter().map(|(name, value)| format!("{name}='{value}'\n")).collect();
+    fs::write(folder.join(".env"), format!("# a comment\n\n{lines}SOMEBODY_ELSES=x\n")).unwrap();
+}
+
+/// CFG-1, CFG-2, CLI-4: `config` of the working directory, or what CONFIG_DIR names, for every command.
+#[test]
+fn every_command_reads_the_same_directory() {
+    let (folder, mut env) = tenant_folder(NOWHERE, None);
+    env.remove("CONFIG_DIR");
+    let checked = command(&folder.path, &env, &["config", "check"]);
+    assert_eq!((checked.code, checked.stdout.as_str()), (Some(0), "config check passed (config)\n"));
+    env.insert("CONFIG_DIR".to_owned(), "elsewhere".to_owned());
+    for words in [
+        vec!["serve"],
+        vec!["worker"],
+        vec!["config", "check"],
+        vec!["simulate", "hello"],
+        vec!["tokens", "backfill", "--check"],
+    ] {
+        let ended = command(&folder.path, &env, &words);
+        assert_eq!(ended.code, Some(1), "{words:?}");
+        assert!(ended.stderr.starts_with("invalid config (elsewhere): "), "{words:?}: {}", ended.stderr);
+    }
+}
+
+/// CFG-3, CFG-4, CFG-5, CLI-1: `.env` of the working directory is read first, and the environment wins over it.
+#[test]
+fn the_environment_wins_over_the_file() {
+    let (folder, mut variables) = tenant_folder(NOWHERE, None);
+    variables.remove("CONFIG_DIR");
+    write_dot_env(&folder.path, &variables);
+    let check = |env: &[(&str, &str)]| {
+        let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        command(&folder.path, &env, &["config", "check"])
+    };
+    assert_eq!(check(&[]).code, Some(0), "{}", check(&[]).stderr);
+    let wrong = check(&[("AGENT_MODEL", "nope")]);
+    assert!(wrong.code == Some(1) && wrong.stderr.contains("AGENT_MODEL"), "{}", wrong.stderr);
+    variables.insert("AGENT_MODEL".to_owned(), "nope".to_owned());
+    write_dot_env(&folder.path, &variables);
+    assert_eq!(check(&[]).code, Some(1));
+    assert_eq!(check(&[("AGENT_MODEL", "mock:demo")]).code, Some(0));
+}
+
+/// CFG-6, IMG-1: real tenant files and secrets are kept out of the repository and of the image.
+#[test]
+fn tenant_files_are_ignored() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let ignored = fs::read_to_string(root.join(".gitignore")).unwrap();
+    for line in [".env", "/config/*", "!/config/*.example", "!/config/README.md"] {
+        assert!(ignored.lines().any(|found| found == line), "{line}");
+    }
+    let unsent = fs::read_to_string(root.join(".dockerignore")).unwrap();
+    for line in [".env", "config/*", "!config/*.example", "tests", ".git"] {
+        assert!(unsent.lines().any(|found| found == line), "{line}");
+    }
+}
+
+/// ENV-10, ENV-13, ENV-14, CLI-62, GAP-CFG-5: a wrong provider of any model stops the deploy, and the check finds it.
+#[test]
+fn every_model_is_resolved_before_the_start() {
+    let (folder, sound) = tenant_folder(NOWHERE, None);
+    for name in ["AGENT_MODEL", "AGENT_FALLBACK_MODEL", "TRANSCRIPTION_MODEL", "INSIGHT_MODEL"] {
+        let mut env = sound.clone();
+        env.insert(name.to_owned(), "nobody:model-1".to_owned());
+        for words in [["config", "check"].as_slice(), &["serve"]] {
+            let ended = command(&folder.path, &env, words);
+            assert_eq!(ended.code, Some(1), "{name}");
+            assert!(ended.stderr.contains(name) && ended.stderr.contains("nobody"), "{}", ended.stderr);
+        }
+    }
+}
+
+/// ENV-24, 05/CAP-3, AC-CH-6, OUT-5, ACC-ENV-4, ACC-ENV-9: an unknown channel, with those that are known, and an address
+/// that is not https.
+#[test]
+fn a_channel_and_an_address_are_checked() {
+    let (folder, sound) = tenant_folder(NOWHERE, None);
+    for (name, value, words) in [
+        ("CHANNEL", "signal", ["whatsapp", "instagram", "messenger", "telegram"].as_slice()),
+        ("PUBLIC_BASE_URL", "http://agent.example", &["https://"]),
+    ] {
+        let mut env = sound.clone();
+        env.insert(name.to_owned(), value.to_owned());
+        let ended = command(&folder.path, &env, &["serve"]);
+        assert_eq!(ended.code, Some(1));
+        assert!(words.iter().chain([&name]).all(|word| ended.stderr.contains(word)), "{}", ended.stderr);
+    }
+}
+
+/// CLI-7: the result on standard output, what is wrong or odd on standard error.
+#[test]
+fn results_and_problems_are_told_apart() {
+    let (folder, env) =
+        tenant_folder(NOWHERE, Some(|rules| rules["escalationKeywords"] = json!(["", "refund"])));
+    let checked = command(&folder.path, &env, &["config", "check"]);
+    assert_eq!((checked.code, checked.stdout.lines().count()), (Some(0), 1), "{}", checked.stdout);
+    let warned = checked
+        .stderr
+        .lines()
+        .any(|line| line.starts_with("warning: ") && line.contains("escalationKeywords"));
+    assert!(warned, "RUL-6, GAP-CFG-11: {}", checked.stderr);
+}
+
+/// PLG-2, PLG-3, CLI-61: a plugin stops the boot and fails the check; a reload does not look at the file.
+#[tokio::test]
+async fn a_plugin_that_cannot_be_loaded_stops_the_boot() {
+    let app = TestApp::start().await;
+    fs::write(app.folder.path.join("config/plugins.json"), r#"{"plugins": ["agent-plugin-harbor-crm"]}"#)
+        .unwrap();
+    for words in [["config", "check"].as_slice(), &["serve"], &["worker"]] {
+        let ended = command(&app.folder.path, &app.env, words);
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""), "{words:?}");
+        assert!(
+            ended.stderr.starts_with("invalid plugins (") && ended.stderr.contains("harbor-crm"),
+            "{}",
+            ended.stderr
+        );
+    }
+    app.signal(libc::SIGHUP);
+    app.log_line("config reloaded").await;
+}
+
+fn edit(app: &TestApp, file: &str, change: impl FnOnce(&mut Value)) {
+    let path = app.folder.path.join("config").join(file);
+    let mut value: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    change(&mut value);
+    fs::write(path, value.to_string()).unwrap();
+}
+
+/// CAT-6, RLD-1, RLD-7, RLD-10, OPS-4, CLI-23, ACC-RLD-1, PRM-2: a new price is an edit and a signal: it stands in what the
+/// model reads next, in the process that got the signal.
+#[tokio::test]
+async fn a_new_price_needs_no_restart() {
+    let models = [(); 2].map(|()| QuotingServer::start(&[400], ""));
+    let with_model = |model: &QuotingServer| {
+        let setup =
+            Setup::default().env("AGENT_MODEL", "openai:gpt-5-mini").env("OPENAI_API_KEY", "test-key");
+        setup.env("OPENAI_BASE_URL", format!("{}/v1", model.url()))
+    };
+    let app = with_model(&models[0]).start().await;
+    let mut second = with_model(&models[1]).prepare().await;
+    second.env.insert("CONFIG_DIR".to_owned(), app.folder.path.join("config").display().to_string());
+    second.launch().await;
+    app.send("how much is it?").await;
+    edit(&app, "catalog.json", |catalog| catalog["offerings"][0]["price"]["amount"] = json!(47755));
+    app.signal(libc::SIGHUP);
+    app.log_line("config reloaded").await;
+    app.send_as("1", "how much is it?").await;
+    second.send("how much is it?").await;
+    let told = models.each_ref().map(|model| {
+        let prices = |prompt: &String| (prompt.contains("450.00"), prompt.contains("477.55"));
+        let mut told: Vec<_> = model.requests().iter().map(prices).collect();
+        // A refused call is tried once more.
+        told.dedup();
+        told
+    });
+    assert_eq!(told[0], [(true, false), (false, true)]);
+    assert_eq!(told[1], [(true, false)], "each process reloads only itself");
+    assert!(models[0].requests()[0].contains("{{businessName}}"), "the prompt goes as it is written");
+    assert!(second.logs("config reloaded").is_empty());
+}
+
+/// ENV-8, RLD-9: the environment and `.env` are read once.
+#[tokio::test]
+async fn a_reload_leaves_the_environment_as_it_was() {
+    let mut app = Setup::default().prepare().await;
+    let base = app.env.remove("PUBLIC_BASE_URL").unwrap();
+    let dot_env = app.folder.path.join(".env");
+    fs::write(&dot_env, format!("PUBLIC_BASE_URL={base}\n")).unwrap();
+    app.launch().await;
+    fs::write(&dot_env, "PUBLIC_BASE_URL=https://other.test.example\nAGENT_MODEL=nope\n").unwrap();
+    app.signal(libc::SIGHUP);
+    app.log_line("config reloaded").await;
+    let callback = app.send("hello").await.json()["content"]["external_message_callback"]["url"].clone();
+    assert_eq!(callback, format!("{base}/v1/channels/manychat/message"));
+}
+
+/// RUL-3: a confidence below the threshold goes to a person.
+#[tokio::test]
+async fn the_threshold_decides_about_an_unsure_answer() {
+    for (threshold, outcome) in [(0.0, "answered_inline"), (1.0, "escalated_model")] {
+        let app = TestApp::start().await;
+        edit(&app, "rules.json", |rules| rules["confidenceThreshold"] = json!(threshold));
+        app.signal(libc::SIGHUP);
+        app.log_line("config reloaded").await;
+        app.send("how much is the foundation course?").await;
+        let turns = app.rows("select outcome from turns where role = 'agent'").await;
+        assert_eq!(turns, [json!({ "outcome": outcome })], "{threshold}");
+    }
+}
+
+/// OPS-7, ENV-17: without ManyChat's key the service starts, says so, and answers inline.
+#[tokio::test]
+async fn a_missing_manychat_key_is_a_warning() {
+    let app = Setup::default().env("AGENT_MODEL", "openai:gpt-5-mini").start().await;
+    let warned = app.logs("configuration warning");
+    for name in ["MANYCHAT_API_TOKEN", "OPENAI_API_KEY"] {
+        let found = warned.iter().any(|line| line["warning"].as_str().unwrap().contains(name));
+        assert!(found, "ENV-11: {name} in {warned:?}");
+    }
+    assert_eq!(
+        app.post(&json!({"subscriber_id": "1", "text": "hi"}).to_string(), Some(SECRET)).await.status,
+        200
+    );
+}

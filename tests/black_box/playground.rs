@@ -1,0 +1,224 @@
+//! Who reaches the playground, what it says, and the development account of ManyChat behind it (DEC-16).
+
+use std::net::UdpSocket;
+use std::time::Duration;
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::app::{Answer, Folder, SECRET, Setup, TestApp, command, environment, free_port, write_tenant};
+
+const PATHS: [&str; 4] = ["/playground", "/playground/app.js", "/playground/style.css", "/playground/events"];
+
+async fn app() -> TestApp {
+    Setup::default()
+        .env("PLAYGROUND", "true")
+        .env("RACE_DEADLINE_MS", "900")
+        .env("MANYCHAT_REPLY_GAP_MS", "0")
+        .start()
+        .await
+}
+
+async fn post(app: &TestApp, path: &str, body: Value) -> Answer {
+    app.ask(Method::POST, path, |request| request.json(&body)).await
+}
+
+/// What the stream of a page says until it holds a text; all of it.
+async fn stream_until(app: &TestApp, wanted: &str) -> String {
+    let client = reqwest::Client::builder().tls_certs_only([]).no_proxy().build().unwrap();
+    let address = format!("http://127.0.0.1:{}/playground/events", app.port);
+    let mut response = client.get(address).send().await.unwrap();
+    assert_eq!(response.headers()["content-type"], "text/event-stream");
+    let mut seen = String::new();
+    let reading = async {
+        while !seen.contains(wanted) {
+            seen.push_str(&String::from_utf8_lossy(&response.chunk().await.unwrap().unwrap()));
+        }
+    };
+    let ended = tokio::time::timeout(Duration::from_secs(30), reading).await;
+    assert!(ended.is_ok(), "{wanted:?} never came: {seen}");
+    seen
+}
+
+/// DEC-16: refused in production, by the service and by `agent dev`, which then writes nothing.
+#[test]
+fn the_playground_is_refused_in_production() {
+    let folder = Folder::new();
+    write_tenant(&folder.path.join("config"), None);
+    let mut env = environment(free_port(), "postgres://app@127.0.0.1:1/none", &folder.path);
+    env.insert("NODE_ENV".to_owned(), "production".to_owned());
+    env.insert("PLAYGROUND".to_owned(), "true".to_owned());
+    let serve = command(&folder.path, &env, &["serve"]);
+    assert_eq!(serve.code, Some(1));
+    assert!(
+        serve.stderr.contains("PLAYGROUND: is for development and is refused in production"),
+        "{}",
+        serve.stderr
+    );
+    let empty = Folder::new();
+    env.remove("PLAYGROUND");
+    let dev = command(&empty.path, &env, &["dev"]);
+    assert_eq!(dev.code, Some(1));
+    assert!(
+        dev.stderr.contains("NODE_ENV is production") && dev.stderr.contains("agent serve"),
+        "{}",
+        dev.stderr
+    );
+    assert_eq!(std::fs::read_dir(&empty.path).unwrap().count(), 0);
+}
+
+/// DEC-16, API-10: a plain `agent serve` has no playground and no account.
+#[tokio::test]
+async fn without_it_there_is_nothing_there() {
+    let app = Setup::default()
+        .env("AGENT_MODEL", "mock:slow")
+        .env("RACE_DEADLINE_MS", "300")
+        .env("MODEL_ABORT_MS", "600")
+        .start()
+        .await;
+    for path in PATHS {
+        assert_eq!(app.get(path).await.unwrap().status, 404, "{path}");
+    }
+    app.send("how much is it?").await;
+    let failed = app.await_rows("select last_error from outbox where last_error is not null").await;
+    assert!(
+        failed[0]["last_error"].as_str().unwrap().contains("MANYCHAT_API_TOKEN is not set"),
+        "{failed:?}"
+    );
+}
+
+/// DEC-16: no script and no style from elsewhere, no frame, nothing kept.
+#[tokio::test]
+async fn the_page_comes_with_strict_headers() {
+    let app = app().await;
+    for path in &PATHS[..3] {
+        let answer = app.get(path).await.unwrap();
+        assert_eq!(answer.status, 200, "{path}");
+        let policy = answer.headers["content-security-policy"].to_str().unwrap();
+        assert!(policy.starts_with("default-src 'none'; script-src 'self'"), "{policy}");
+        assert!(policy.contains("frame-ancestors 'none'") && !policy.contains("unsafe"), "{policy}");
+        assert_eq!(answer.headers["x-frame-options"], "DENY");
+        assert_eq!(answer.headers["x-content-type-options"], "nosniff");
+        assert_eq!(answer.headers["cross-origin-resource-policy"], "same-origin");
+        assert_eq!(answer.headers["cache-control"], "no-store");
+    }
+    let health = app.get("/ready").await.unwrap();
+    assert!(health.headers.get("content-security-policy").is_none(), "the rest is as it was");
+}
+
+/// DEC-16: another machine, a tunnel, a foreign host name and another site get nothing and change nothing.
+#[tokio::test]
+async fn nobody_else_reaches_it() {
+    let app = app().await;
+    let elsewhere = app.get("/no/such/path").await.unwrap().body;
+    for path in PATHS {
+        let forwarded = app.ask(Method::GET, path, |ask| ask.header("X-Forwarded-For", "127.0.0.1")).await;
+        assert_eq!((forwarded.status, &forwarded.body), (404, &elsewhere), "{path} through a tunnel");
+        let foreign = app.ask(Method::GET, path, |ask| ask.header("Host", "attacker.example:3000")).await;
+        assert_eq!(foreign.status, 403, "{path} under a foreign name");
+        if let Some(address) = own_address() {
+            let client = reqwest::Client::builder().tls_certs_only([]).no_proxy().build().unwrap();
+            let asked =
+                client.get(format!("http://{address}:{}{path}", app.port)).header("Host", "localhost");
+            assert_eq!(asked.send().await.unwrap().status(), 404, "{path} from {address}");
+        }
+    }
+    let contact = json!({ "channel": "whatsapp" });
+    for (name, value) in [
+        ("Origin", "https://attacker.example"),
+        ("Origin", "null"),
+        ("Sec-Fetch-Site", "cross-site"),
+        ("Host", "attacker.example"),
+    ] {
+        let posted =
+            app.ask(Method::POST, "/playground/contacts", |ask| ask.header(name, value).json(&contact)).await;
+        assert_eq!(posted.status, 403, "{name}: {value}");
+    }
+    let form = app
+        .ask(Method::POST, "/playground/contacts", |ask| {
+            ask.header("Content-Type", "text/plain").body(contact.to_string())
+        })
+        .await;
+    assert_eq!(form.status, 400, "what a form of another site could send");
+    let seen = stream_until(&app, "\n\n").await + &stream_until(&app, "\"order\"").await;
+    assert!(seen.contains("\"order\":[]"), "nobody made a contact: {seen}");
+    let own = app
+        .ask(Method::POST, "/playground/contacts", |ask| {
+            ask.header("Origin", format!("http://127.0.0.1:{}", app.port)).json(&contact)
+        })
+        .await;
+    assert_eq!(own.status, 201);
+}
+
+/// An address of this machine that is not loopback, if it has one.
+fn own_address() -> Option<std::net::IpAddr> {
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    // Sends nothing: connecting a datagram socket only chooses the address.
+    socket.connect("192.0.2.1:9").ok()?;
+    let address = socket.local_addr().ok()?.ip();
+    (!address.is_loopback() && !address.is_unspecified()).then_some(address)
+}
+
+/// DEC-16: a message takes the way of a real one; its reply comes over the stream, and the secret over nothing.
+#[tokio::test]
+async fn a_message_takes_the_real_way_and_the_secret_stays_here() {
+    let app = app().await;
+    let contact = post(&app, "/playground/contacts", json!({ "channel": "telegram" })).await.json();
+    let id = contact["id"].as_str().unwrap().to_owned();
+    let said = post(&app, "/playground/messages", json!({ "contact": id, "text": "how much is it?" })).await;
+    assert_eq!(said.status, 202, "{}", said.body);
+    let mut seen = stream_until(&app, "answered_inline").await;
+    assert!(seen.contains("$450.00") && seen.contains("\"kind\":\"reply\""), "{seen}");
+    let turns = app.rows("select t.text, c.subscriber_id, c.channel from turns t join conversations c on c.id = t.conversation_id where role = 'user'").await;
+    assert_eq!(turns, [json!({ "text": "how much is it?", "subscriber_id": id, "channel": "telegram" })]);
+    let unknown = post(&app, "/playground/messages", json!({ "contact": "stranger", "text": "hi" })).await;
+    assert_eq!(unknown.status, 404);
+    for path in &PATHS[..3] {
+        seen.push_str(&app.get(path).await.unwrap().body);
+    }
+    seen.push_str(&said.body);
+    assert!(!seen.contains(SECRET) && !seen.contains("Bearer"), "the secret is in something a browser gets");
+    assert!(!app.output().contains("how much is it?") && !app.output().contains(&id), "{}", app.output());
+}
+
+/// DEC-16, ARC-3: every kind of failure of the account goes through the same actor, outbox and retries as ManyChat's.
+#[tokio::test]
+async fn a_refusing_account_ends_in_a_dead_letter() {
+    let app = app().await;
+    let contact = post(&app, "/playground/contacts", json!({ "channel": "whatsapp" })).await.json();
+    let switched = json!({ "model": "slow", "manychat": "refused" });
+    assert_eq!(post(&app, "/playground/switches", switched).await.status, 200);
+    post(&app, "/playground/messages", json!({ "contact": contact["id"], "text": "how much is it?" })).await;
+    let rows = app.await_rows("select last_error from outbox where status = 'failed'").await;
+    assert!(rows[0]["last_error"].as_str().unwrap().contains("told to refuse"), "{rows:?}");
+    let seen = stream_until(&app, "\"given_up\":1").await;
+    assert!(seen.contains("call_failed"), "{seen}");
+    assert_eq!(post(&app, "/playground/switches", json!({ "manychat": "no such" })).await.status, 400);
+}
+
+/// API-10, DEC-16: in a database that is not the process's own, the reply of a real contact waits for a key.
+#[tokio::test]
+async fn a_real_contacts_reply_is_not_swallowed() {
+    let app = app().await;
+    post(&app, "/playground/switches", json!({ "model": "slow" })).await;
+    app.send("how much is it?").await;
+    let failed = app.await_rows("select status, last_error from outbox where last_error is not null").await;
+    assert!(
+        failed[0]["last_error"].as_str().unwrap().contains("MANYCHAT_API_TOKEN is not set"),
+        "{failed:?}"
+    );
+}
+
+/// DEC-16: with a key the real account is used, and there is nothing to switch.
+#[tokio::test]
+async fn with_a_key_the_real_account_is_used() {
+    let app = Setup::default()
+        .env("PLAYGROUND", "true")
+        .env("MANYCHAT_API_TOKEN", "key-of-the-real-account")
+        .env("MANYCHAT_API_BASE", "http://127.0.0.1:9")
+        .start()
+        .await;
+    let seen = stream_until(&app, "switches").await;
+    assert!(seen.contains("\"manychat\":null") && seen.contains("\"model\":\"normal\""), "{seen}");
+    assert_eq!(post(&app, "/playground/switches", json!({ "manychat": "slow" })).await.status, 409);
+}

@@ -1,0 +1,69 @@
+//! A small language model behind OpenAI's wire: it repeats the code words of the earlier messages it was shown, so that
+//! a test reads in the reply what the service let the model see. Asked to answer slowly, it takes 1.8 s.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use actix_web::{App, HttpResponse, HttpServer, web};
+use serde_json::{Value, json};
+
+/// Code words begin with these letters, which no text of the demo tenant holds.
+pub const CODE: &str = "zq";
+
+pub struct StubModel {
+    pub base_url: String,
+}
+
+impl StubModel {
+    pub fn start() -> Self {
+        let calls = Arc::new(AtomicU64::new(0));
+        let server = HttpServer::new(move || {
+            App::new()
+                .app_data(web::Data::from(Arc::clone(&calls)))
+                .app_data(web::JsonConfig::default().limit(1024 * 1024))
+                .default_service(web::post().to(answer))
+        });
+        let server = server.workers(1).disable_signals().bind(("127.0.0.1", 0)).unwrap();
+        let base_url = format!("http://{}/v1", server.addrs()[0]);
+        tokio::spawn(server.run());
+        Self { base_url }
+    }
+}
+
+async fn answer(calls: web::Data<AtomicU64>, body: web::Json<Value>) -> HttpResponse {
+    let number = calls.fetch_add(1, Ordering::Relaxed);
+    let messages = body["messages"].as_array().cloned().unwrap_or_default();
+    let earlier = messages.len().saturating_sub(1);
+    if messages.last().is_some_and(|message| message["content"].to_string().contains("slowly")) {
+        tokio::time::sleep(Duration::from_millis(1800)).await;
+    }
+    let said: Vec<String> = messages[..earlier]
+        .iter()
+        .filter(|message| message["role"] != "system")
+        .flat_map(|message| code_words(&message["content"].to_string()))
+        .collect();
+    let text = if said.is_empty() { "nothing at all".to_owned() } else { said.join(" and ") };
+    // The number keeps two replies from being alike, which a guardrail would replace.
+    let reply = json!({
+        "messages": [format!("Reply {number}: you have told me {text}.")],
+        "escalate": false, "escalation_reason": null, "confidence": 0.9, "closing_question": null,
+    });
+    HttpResponse::Ok().json(json!({
+        "id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "stub",
+        "choices": [{ "index": 0, "finish_reason": "stop",
+                      "message": { "role": "assistant", "content": reply.to_string() } }],
+        "usage": { "prompt_tokens": 10, "completion_tokens": 10, "total_tokens": 20 },
+    }))
+}
+
+/// The code words in a text, each once.
+pub fn code_words(text: &str) -> Vec<String> {
+    let mut words: Vec<String> = text
+        .split(|letter: char| !letter.is_ascii_lowercase())
+        .filter(|word| word.starts_with(CODE))
+        .map(str::to_owned)
+        .collect();
+    words.dedup();
+    words
+}
