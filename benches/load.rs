@@ -2,7 +2,7 @@
 //! how fast the service starts. It drives the real program over loopback HTTP against a durable Postgres of its own.
 //!
 //! ```sh
-//! cargo bench --bench load                    # flights turns race delivery idle start
+//! cargo bench --bench load                    # flights turns pair race delivery idle start
 //! cargo bench --bench load -- turns           # one part
 //! cargo bench --bench load -- turns --seconds 5 --rounds 1
 //! cargo bench --bench load -- soak --minutes 30   # half load for long; only when it is named
@@ -21,6 +21,8 @@ mod figures;
 mod flights;
 #[path = "load/idle.rs"]
 mod idle;
+#[path = "load/pair.rs"]
+mod pair;
 #[path = "load/pgbench.rs"]
 mod pgbench;
 #[path = "load/postgres.rs"]
@@ -61,7 +63,7 @@ struct Plan {
     settings: Vec<(String, String)>,
 }
 
-const PARTS: [&str; 6] = ["flights", "turns", "race", "delivery", "idle", "start"];
+const PARTS: [&str; 7] = ["flights", "turns", "pair", "race", "delivery", "idle", "start"];
 /// Takes so long that it must be asked for.
 const SOAK: &str = "soak";
 
@@ -124,6 +126,7 @@ fn main() -> anyhow::Result<()> {
         match part.as_str() {
             "flights" => flights::run(&runtime, &postgres)?,
             "turns" => turns::run(&runtime, &postgres, plan.seconds, plan.rounds)?,
+            "pair" => pair::run(&runtime, &postgres, plan.seconds, plan.rounds)?,
             "race" => race::run(&runtime, &postgres, plan.seconds)?,
             "delivery" => delivery::run(&runtime, &postgres)?,
             "idle" => idle::run(&runtime, &postgres)?,

@@ -59,6 +59,7 @@ impl Bench {
             tokens_enforced: true,
             process,
             message: message.clone(),
+            now: Timestamp::now(),
         };
         keep(&self.database, &waiter).await.unwrap()
     }

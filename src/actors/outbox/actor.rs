@@ -290,9 +290,8 @@ async fn claim(
     };
     let most = |free: usize| i64::try_from(free).unwrap_or(1);
     let claimed = outbox::claim(&parts.database, &claimant, most(replies), most(tokens)).await?;
-    let nothing = claimed.replies.is_empty() && claimed.tokens.is_empty();
     crash_points::passed_if(!claimed.replies.is_empty(), Point::ClaimTaken);
-    let due = match nothing {
+    let due = match claimed.replies.is_empty() && claimed.tokens.is_empty() {
         true => outbox::next_due(&parts.database, &claimant.tenant, tokens > 0).await?,
         false => None,
     };

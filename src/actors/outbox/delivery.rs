@@ -17,7 +17,7 @@ const LONGEST_DELAY: Duration = Duration::from_secs(300);
 const RECORD_PAUSE: Duration = Duration::from_millis(500);
 /// Tries to record it. After that the lease ends and the text may be sent a second time: the one duplicate that a
 /// lost database makes possible (ARC-43).
-const RECORD_TRIES: u32 = 60;
+const RECORD_TRIES: u32 = 240;
 
 /// How a delivery ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
