@@ -218,6 +218,10 @@ impl Shared {
         let life = life.strip_prefix(TOKEN_PREFIX)?.to_owned();
         let body = request.json();
         let contact = contact_of(body["subscriber_id"].as_str()?)?;
+        // A contact token is no reply: it is taken without a word, whatever the replies meet.
+        if body["field_name"] == "ai_token" {
+            return wire::answer(stream, 200, r#"{"status":"success"}"#).await.ok();
+        }
         let is_flow = request.start.contains("/fb/sending/sendFlow");
         let what = if is_flow { format!("flow {contact}") } else { format!("field {contact}") };
         let act = self.next(&self.manychat, &what);
