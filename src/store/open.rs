@@ -17,6 +17,7 @@ use super::{Database, StoreError};
 use crate::domain::{
     Binding, ContactText, ConversationId, Fence, MediaKind, ProcessId, Role, SubscriberId, TenantId, TurnId,
 };
+use crate::telemetry::crash_points::{self, Point};
 
 /// Finds or creates the conversation and takes its lane when that is free (ARC-45). An unbound message under
 /// enforcement neither waits nor takes it (LANE-3). Messages that all stand in the inbox create none: where the
@@ -332,6 +333,7 @@ async fn open_once(database: &Database, request: &OpenRequest) -> Result<Opened,
     let (lane_row, recorded, read) = fly(&lease, request, &values).await?;
     lease.give_back();
     if let (true, Some(lane_row), Some(read)) = (recorded.try_get("started")?, &lane_row, &read) {
+        crash_points::passed(Point::AfterOpen);
         return Ok(Opened::Started(started(lane_row, &recorded, read)?));
     }
     let conversation = lane_row.map(|row| row.try_get::<_, Uuid>("id")).transpose()?;

@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use super::{Database, StoreError};
 use crate::domain::{ConversationId, EscalationReason, Fence, Outcome, ProcessId, TurnId};
+use crate::telemetry::crash_points::{self, Point};
 
 /// Turns the owed reply from `running` to `said` and writes all that hangs on it. It changes nothing when the
 /// turn was superseded: its lane has another fence, or its owed row is no longer `running`.
@@ -202,6 +203,7 @@ async fn settle_once(database: &Database, request: &SettleRequest) -> Result<Set
     ];
     let row = lease.client()?.query_opt(&statement, values).await?;
     lease.give_back();
+    crash_points::passed_if(row.is_some(), Point::SettleCommitted);
     let Some(row) = row else {
         return Ok(Settlement { settled: Settled::Superseded, others_wait: false });
     };

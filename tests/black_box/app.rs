@@ -278,6 +278,11 @@ impl TestApp {
         self.process.as_mut().and_then(|child| child.try_wait().unwrap())
     }
 
+    /// Whether a process is there that has not been seen to end.
+    pub fn is_running(&mut self) -> bool {
+        self.process.is_some() && self.exited().is_none()
+    }
+
     pub fn signal(&self, number: i32) {
         let id = i32::try_from(self.process.as_ref().unwrap().id()).unwrap();
         // SAFETY: a signal to our own child, which has not been waited for.

@@ -4,6 +4,7 @@
 
 mod app;
 mod devtools;
+mod evidence;
 mod proxy;
 mod quoting_server;
 mod stub_manychat;
@@ -13,8 +14,10 @@ mod answers;
 mod attacks;
 mod bad_input;
 mod browser;
+mod chaos;
 mod commands;
 mod configuration;
+mod crash_matrix;
 mod database;
 mod dead_letters;
 mod durability;

@@ -17,6 +17,7 @@ use super::service::Parts;
 use crate::manychat::{
     Action, Answer, AnswerSlot, Gate, Letter, LostBy, ManyChatError, Order, OrderId, Request, Unstarted,
 };
+use crate::telemetry::crash_points::{self, Point};
 
 /// How long to pause after a 429 that does not say it.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -115,6 +116,7 @@ impl ManyChatActor {
         let gate = open.gate.take();
         let call = open.request.call(step, &self.parts.names);
         open.slot.started();
+        let writes_reply = step == 0 && matches!(open.request.action, Action::SendText { .. });
         let (parts, life, address) = (Arc::clone(&self.parts), open.life, ctx.address());
         self.parts.io.spawn(async move {
             let endpoint = call.endpoint();
@@ -129,6 +131,7 @@ impl ManyChatActor {
             };
             let failed = Err(ManyChatError::Connection { endpoint, reason: LostBy::Network, sent: true });
             let result = AssertUnwindSafe(calling).catch_unwind().await.unwrap_or(failed);
+            crash_points::passed_if(writes_reply && result.is_ok(), Point::FieldWritten);
             parts.totals.count(endpoint, &result);
             address.do_send(CallEnded { order: id, result });
         });

@@ -17,6 +17,7 @@ use crate::manychat;
 use crate::store::outbox::{self, Claim, Claimant, Claimed, TokenClaim};
 use crate::store::{Database, Pulse, StoreError};
 use crate::telemetry::Seldom;
+use crate::telemetry::crash_points::{self, Point};
 
 /// Replies that are being delivered at the same time. ManyChat takes ten requests a second, a text needs two: more
 /// would only wait with their leases running.
@@ -314,6 +315,7 @@ async fn claim(
     };
     let most = |free: usize| i64::try_from(free).unwrap_or(1);
     let claimed = outbox::claim(&parts.database, &claimant, most(replies), most(tokens)).await?;
+    crash_points::passed_if(!claimed.replies.is_empty(), Point::ClaimTaken);
     let due = match claimed.replies.is_empty() && claimed.tokens.is_empty() {
         true => outbox::next_due(&parts.database, &claimant.tenant, tokens > 0).await?,
         false => None,

@@ -9,6 +9,7 @@ use crate::domain::ContactText;
 use crate::manychat::{Class, ManyChatError};
 use crate::store::StoreError;
 use crate::store::outbox::{self, Claim, Held};
+use crate::telemetry::crash_points::{self, Point};
 
 /// Longest pause before another attempt (BOX-13).
 const LONGEST_DELAY: Duration = Duration::from_secs(300);
@@ -16,7 +17,7 @@ const LONGEST_DELAY: Duration = Duration::from_secs(300);
 const RECORD_PAUSE: Duration = Duration::from_millis(500);
 /// Tries to record it. After that the lease ends and the text may be sent a second time: the one duplicate that a
 /// lost database makes possible (ARC-43).
-const RECORD_TRIES: u32 = 60;
+const RECORD_TRIES: u32 = 240;
 
 /// How a delivery ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +54,7 @@ pub(super) async fn deliver(parts: &WorkerParts, claim: Claim) -> Ended {
             return Ended::Lost;
         }
     }
+    crash_points::passed(Point::FlowPlayed);
     match record(|| outbox::delivered(&parts.database, &parts.claimant, &claim)).await {
         Held::Yes => Ended::Delivered,
         Held::Lost => Ended::Lost,
