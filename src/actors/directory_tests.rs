@@ -104,7 +104,7 @@ impl Played {
         let gone = usize::from(self.chance(4));
         self.note_run(&key_of(request), request, gone);
         let kept = request.rows.iter().skip(gone).map(|row| row.id).collect();
-        OpenReport::Waiting(Waits { conversation: ConversationId::fresh(), kept })
+        OpenReport::Waiting(Waits { conversation: Some(ConversationId::fresh()), kept })
     }
 }
 

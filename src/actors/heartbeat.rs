@@ -10,6 +10,7 @@ use tokio_postgres::Client;
 use super::supervised::Restarts;
 use crate::domain::{ProcessId, TenantId};
 use crate::store::{Address, Pulse, StoreError, boot_clock_ms, connect, processes};
+use crate::telemetry::Seldom;
 
 /// Pause before another try when the database does not answer.
 const RETRY: Duration = Duration::from_millis(250);
@@ -99,7 +100,10 @@ async fn beat_until_stopped(beating: &Beating, first: &std::sync::mpsc::Sender<(
                 beating.every
             }
             Err(error) => {
-                tracing::warn!(err = %error, "heartbeat failed");
+                static TOLD: Seldom = Seldom::new();
+                if TOLD.now() {
+                    tracing::warn!(err = %error.brief(), "heartbeat failed");
+                }
                 client = None;
                 RETRY
             }

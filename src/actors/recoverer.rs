@@ -15,6 +15,7 @@ use crate::domain::ConversationId;
 use crate::store::StoreError;
 use crate::store::inbox;
 use crate::store::owed::{self, Orphan, OrphanState};
+use crate::telemetry::Seldom;
 
 /// Late turns at the same time; each may call the model, and living contacts need it too.
 const MOST_AT_ONCE: usize = 16;
@@ -87,7 +88,10 @@ impl Recoverer {
         self.io.spawn(async move {
             let looked = recoverer.restarts.supervise("recoverer", || recoverer.recover()).await;
             if let Err(error) = looked {
-                tracing::warn!(err = %error, "recovery of dead processes not finished");
+                static TOLD: Seldom = Seldom::new();
+                if TOLD.now() {
+                    tracing::warn!(err = %error, "recovery of dead processes not finished");
+                }
             }
             drop(looking);
         });

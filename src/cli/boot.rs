@@ -15,7 +15,7 @@ use crate::domain::{ProcessId, Provider, SystemClock};
 use crate::manychat::{DevelopmentAccount, Residents};
 use crate::model::MockSwitch;
 use crate::playground::{self, Controls};
-use crate::store::embedded::{EmbeddedOptions, EmbeddedServer};
+use crate::store::embedded::{self, EmbeddedError, EmbeddedOptions, EmbeddedServer};
 use crate::store::notices::Freed;
 use crate::store::{self, Address, Database, PoolLimits, Pulse, migrations, pooler};
 use crate::turn::{Snapshots, TokenWriter, TurnContext, TurnSettings};
@@ -124,6 +124,21 @@ pub(super) fn open_database(settings: &Settings) -> anyhow::Result<OpenDatabase>
     };
     let server = EmbeddedServer::start(options)?;
     Ok(OpenDatabase { address: server.config().into(), embedded: Some(server) })
+}
+
+/// The same for a command that works beside the service: where another process runs the embedded server, it is used
+/// together with that one and ends with it.
+pub(super) fn share_database(settings: &Settings) -> anyhow::Result<OpenDatabase> {
+    open_database(settings).or_else(|error| {
+        let in_use = matches!(error.downcast_ref(), Some(EmbeddedError::InUse { .. }));
+        match &settings.database {
+            DatabaseUrl::Embedded(directory) if in_use => match embedded::running_in(directory) {
+                Some(config) => Ok(OpenDatabase { address: config.into(), embedded: None }),
+                None => Err(error),
+            },
+            _ => Err(error),
+        }
+    })
 }
 
 /// Applies pending migrations over a connection of their own (MIG-1, MIG-3).

@@ -41,6 +41,7 @@ mod dev;
 mod handoffs;
 mod health;
 mod local_http;
+mod open_files;
 mod outbox;
 mod process;
 mod reload;
@@ -60,6 +61,7 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use crate::domain::{visible, visible_lines};
 use crate::telemetry;
 
 /// Exit code of a wrong use (CLI-6).
@@ -67,9 +69,10 @@ const WRONG_USE: u8 = 2;
 /// Longest wait for the reader of the log at the end of the process.
 const LAST_LINES: Duration = Duration::from_secs(2);
 
-/// Prints, whoever reads.
+/// Prints, whoever reads. What came from a file, an argument or the network cannot drive the terminal.
 fn put(out: &mut impl Write, words: fmt::Arguments<'_>) {
-    let _ = out.write_fmt(words).and_then(|()| out.flush());
+    let words = words.to_string();
+    let _ = out.write_all(visible_lines(&words).as_bytes()).and_then(|()| out.flush());
 }
 
 /// The command line.
@@ -156,6 +159,8 @@ enum OutboxCommand {
 
 #[derive(Subcommand, Debug)]
 enum ContactCommand {
+    /// Print the ManyChat id of a conversation's contact, and nothing else
+    Find(contact::FindArguments),
     /// Print everything that is stored about a contact, as JSON
     Export(contact::ExportArguments),
     /// Erase everything that is stored about a contact
@@ -198,7 +203,7 @@ fn parse(words: &[OsString]) -> Result<Arguments, ExitCode> {
         }
         ErrorKind::InvalidSubcommand => {
             let first = words.get(1).map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
-            eprint!("Unknown command: {first}\n\n{usage}");
+            eprint!("Unknown command: {}\n\n{usage}", visible(&first));
             ExitCode::from(WRONG_USE)
         }
         _ => {
@@ -224,6 +229,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Outbox(OutboxCommand::Show(arguments)) => outbox::show(&arguments),
         Command::Outbox(OutboxCommand::Retry(arguments)) => outbox::retry(&arguments),
         Command::Outbox(OutboxCommand::Discard(arguments)) => outbox::discard(&arguments),
+        Command::Contact(ContactCommand::Find(arguments)) => contact::find(&arguments),
         Command::Contact(ContactCommand::Export(arguments)) => contact::export(&arguments),
         Command::Contact(ContactCommand::Erase(arguments)) => contact::erase(&arguments),
         Command::Retention(RetentionCommand::Run(arguments)) => retention::run(&arguments),

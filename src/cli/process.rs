@@ -8,10 +8,11 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::boot::{self, Loaded};
+use super::open_files;
 use super::reload::Reloader;
 use crate::actors::System;
 use crate::config::Settings;
-use crate::http::{self, Door, Server};
+use crate::http::{self, Door, Port, Server};
 use crate::playground::{self, Playground};
 use crate::store::Address;
 use crate::turn::Snapshots;
@@ -30,11 +31,17 @@ pub(super) enum Role {
 
 /// Runs until a signal ends it. `running` is called when everything is up.
 pub(super) fn run(role: Role, loaded: Loaded, running: impl FnOnce(&Settings)) -> anyhow::Result<ExitCode> {
+    let open_files = open_files::raise();
     boot::start_log(&loaded.settings)?;
+    open_files::report(open_files);
+    let connections = open_files::connections(open_files, loaded.settings.model.max_concurrent);
     let runtime = boot::runtime()?;
+    // Taken first, so that nothing is started beside a process that has it, and opened last (CLI-20).
+    let port = port(role, &loaded.settings).map(Port::take).transpose()?;
+    let entrance = Entrance { port, connections };
     let database = boot::open_database(&loaded.settings)?;
     let system = actix::System::with_tokio_rt(move || runtime);
-    let ended = system.block_on(live(role, runtime, loaded, database.address, running));
+    let ended = system.block_on(live(role, runtime, loaded, database.address, entrance, running));
     // Last of all: nothing may use the embedded server any longer (stop order of the embedded server).
     drop(database.embedded);
     ended
@@ -45,6 +52,7 @@ async fn live(
     runtime: &'static Runtime,
     loaded: Loaded,
     database: Address,
+    entrance: Entrance,
     running: impl FnOnce(&Settings),
 ) -> anyhow::Result<ExitCode> {
     let Loaded { settings, tenant, warnings } = loaded;
@@ -64,7 +72,7 @@ async fn live(
         let (services, io) = (system.services(), runtime.handle().clone());
         Playground::start(playground::Setup { services, settings: &settings, controls, io })
     });
-    let server = listen(role, &settings, &system, runtime, playground.transpose()?)?;
+    let server = listen(role, entrance, &settings, &system, runtime, playground.transpose()?)?;
     running(&settings);
     let name = signals.wait(Reloader::new(&settings, snapshots)).await;
     tracing::info!(signal = name, "shutting down");
@@ -86,23 +94,37 @@ fn report_role(role: Role) {
     }
 }
 
-/// Opens the port of this role, last of all (CLI-20); a worker has one only when asked to (CLI-32).
+/// The port that will be opened and how many may come in.
+struct Entrance {
+    port: Option<Port>,
+    connections: usize,
+}
+
+/// A worker has a port only when asked to (CLI-32).
+const fn port(role: Role, settings: &Settings) -> Option<u16> {
+    match role {
+        Role::Serve { .. } => Some(settings.port),
+        Role::Worker => settings.worker_health_port,
+    }
+}
+
+/// Opens the port of this role, last of all (CLI-20).
 fn listen(
     role: Role,
+    entrance: Entrance,
     settings: &Settings,
     system: &System,
     runtime: &'static Runtime,
     playground: Option<Playground>,
 ) -> anyhow::Result<Option<Server>> {
-    let door = || {
-        Door::new(system.services(), settings, runtime.handle().clone()).with_playground(playground.clone())
+    let Entrance { port: Some(port), connections } = entrance else { return Ok(None) };
+    let door = Door::new(system.services(), settings, runtime.handle().clone()).with_playground(playground);
+    let number = port.number();
+    let server = match role {
+        Role::Serve { .. } => http::start(door, port, boot::cores(), connections)?,
+        Role::Worker => http::start_health(door, port)?,
     };
-    let (server, port) = match (role, settings.worker_health_port) {
-        (Role::Serve { .. }, _) => (http::start(door(), settings.port, boot::cores())?, settings.port),
-        (Role::Worker, Some(port)) => (http::start_health(door(), port)?, port),
-        (Role::Worker, None) => return Ok(None),
-    };
-    tracing::info!("Server listening at http://0.0.0.0:{port}");
+    tracing::info!("Server listening at http://0.0.0.0:{number}");
     Ok(Some(server))
 }
 

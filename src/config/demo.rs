@@ -13,6 +13,16 @@ use super::{ReservedNames, Tenant, TenantError};
 pub const ENV_EXAMPLE: &str = include_str!("../../.env.example");
 /// `config/prompt.md.example`.
 pub const PROMPT: &str = include_str!("../../config/prompt.md.example");
+/// What the example holds as a hint for the person who edits it (PRM-2), and what the demo tenant has there: nobody edits
+/// a demo before its first start, and the hint would warn at each (PRM-3).
+const NAME_HINT: (&str, &str) = ("{{businessName}}", "Larkspur Woodshop");
+
+/// The demo tenant's `prompt.md`.
+#[must_use]
+pub fn prompt() -> String {
+    PROMPT.replace(NAME_HINT.0, NAME_HINT.1)
+}
+
 /// `config/catalog.json.example`.
 pub const CATALOG: &str = include_str!("../../config/catalog.json.example");
 /// `config/rules.json.example`.
@@ -79,11 +89,12 @@ pub enum DemoError {
 pub fn write_missing(dir: &Path) -> Result<Vec<FileReport>, DemoError> {
     let secret = fresh_secret().map_err(DemoError::NoRandomBytes)?;
     let env = offline_env(ENV_EXAMPLE, &secret)?;
+    let prompt = prompt();
     let config = dir.join("config");
     let made = DirBuilder::new().recursive(true).create(&config);
     made.map_err(|reason| DemoError::NotWritten { path: config, reason })?;
     let files = [
-        ("config/prompt.md", PROMPT, TENANT_FILE_MODE),
+        ("config/prompt.md", prompt.as_str(), TENANT_FILE_MODE),
         ("config/catalog.json", CATALOG, TENANT_FILE_MODE),
         ("config/rules.json", RULES, TENANT_FILE_MODE),
         (".env", env.as_str(), SECRET_FILE_MODE),
@@ -96,7 +107,7 @@ pub fn write_missing(dir: &Path) -> Result<Vec<FileReport>, DemoError> {
 /// # Errors
 /// Only when the embedded examples are faulty, which a test rules out (DEMO-4).
 pub fn tenant() -> Result<Tenant, TenantError> {
-    let files = TenantFiles::given(PROMPT, CATALOG, RULES, Some(TOOLS));
+    let files = TenantFiles::given(&prompt(), CATALOG, RULES, Some(TOOLS));
     let checked = files.check(&ReservedNames::default());
     let checked = checked.map_err(|problem| TenantError { dir: PathBuf::from("demo tenant"), problem });
     checked.map(|(tenant, _)| tenant)

@@ -25,8 +25,8 @@ fn a_fresh_directory_gets_the_demo_tenant() {
     assert_eq!(reports[3].to_string(), "created  .env");
     assert_eq!(dir.read("config/catalog.json"), CATALOG);
     assert!(!dir.path().join("config/tools.json").exists());
-    let (tenant, _) = Tenant::load(&dir.path().join("config"), &ReservedNames::default()).unwrap();
-    assert_eq!(tenant.tools, None);
+    let (tenant, warnings) = Tenant::load(&dir.path().join("config"), &ReservedNames::default()).unwrap();
+    assert_eq!((tenant.tools, warnings), (None, Vec::new()), "PRM-3");
 }
 
 /// CLI-96: what exists is kept, byte for byte.
@@ -123,14 +123,19 @@ fn the_example_has_the_lines_of_the_documents() {
     }
 }
 
-/// DEMO-4: the four files load with default reserved names; the only warning is PRM-3's about the hint (PRM-2).
+/// DEMO-4: the four examples load with default reserved names; the only warning is PRM-3's about the hint (PRM-2), and the
+/// demo tenant, where the hint is filled in, has none.
 #[test]
-fn the_demo_tenant_loads_with_the_one_documented_hint() {
+fn the_demo_tenant_loads_without_a_warning() {
     let files = TenantFiles::given(PROMPT, CATALOG, RULES, Some(TOOLS));
-    let (tenant, warnings) = files.check(&ReservedNames::default()).unwrap();
+    let (_, warnings) = files.check(&ReservedNames::default()).unwrap();
     let places: Vec<_> = warnings.iter().map(|warning| warning.place.as_str()).collect();
     assert_eq!(places, ["prompt.md"], "{warnings:?}");
     assert!(warnings[0].text.contains("{{"));
+    let files = TenantFiles::given(&prompt(), CATALOG, RULES, Some(TOOLS));
+    let (tenant, warnings) = files.check(&ReservedNames::default()).unwrap();
+    assert!(warnings.is_empty(), "{warnings:?}");
+    assert!(tenant.prompt.contains(&tenant.catalog.business_name));
     assert_eq!(self::tenant().unwrap(), tenant);
 }
 

@@ -7,6 +7,8 @@ use crate::domain::Provider;
 
 /// The secret as `.env.example` has it.
 const EXAMPLE_SECRET: &str = "change-me-to-a-long-random-string";
+/// The host of `PUBLIC_BASE_URL` as `.env.example` has it.
+const EXAMPLE_HOST: &str = "agent.example.com";
 
 /// All warnings, in the order of the variables.
 pub(super) fn hints(vars: &mut Variables<'_>, settings: &Settings) {
@@ -17,6 +19,7 @@ pub(super) fn hints(vars: &mut Variables<'_>, settings: &Settings) {
     secrets(vars, settings);
     delivery(vars, settings);
     development_in_use(vars, settings);
+    production(vars, settings);
 }
 
 /// ENV-11: one warning for each key that a configured model needs.
@@ -52,8 +55,11 @@ fn fallback(vars: &mut Variables<'_>, settings: &Settings) {
 /// ENV-16 and DEC-34; positions, never values.
 fn secrets(vars: &mut Variables<'_>, settings: &Settings) {
     const NAME: &str = "MANYCHAT_SHARED_SECRET";
-    for (position, secret) in settings.shared_secrets.iter().enumerate() {
-        let position = position + 1;
+    // Counted as they stand in the variable: an empty entry has a place too.
+    let value = vars.raw(NAME).unwrap_or_default();
+    let written = value.split(',').enumerate().filter(|(_, entry)| !entry.trim().is_empty());
+    for ((place, _), secret) in written.zip(settings.shared_secrets.iter()) {
+        let position = place + 1;
         if secret.encode_utf16().count() < SECRET_CHARACTERS {
             vars.warn(NAME, format!("entry {position} has fewer than {SECRET_CHARACTERS} characters"));
         }
@@ -81,15 +87,72 @@ fn delivery(vars: &mut Variables<'_>, settings: &Settings) {
     }
 }
 
-/// ENV-19 and MEDIA-312.
+/// ENV-19, MEDIA-312, and what is left of the offline set-up (ENV-32). A key of ManyChat means real contacts, whatever
+/// `NODE_ENV` says.
 fn development_in_use(vars: &mut Variables<'_>, settings: &Settings) {
-    if settings.node_env == NodeEnv::Production && !settings.tokens_enforced {
+    let (production, live) =
+        (settings.node_env == NodeEnv::Production, settings.manychat.api_token.is_some());
+    if live && !production {
+        let text = format!(
+            "is {} while MANYCHAT_API_TOKEN is set: set it to production where real contacts are answered",
+            settings.node_env.as_str()
+        );
+        vars.warn("NODE_ENV", text);
+    }
+    if live && is_example(&settings.public_base_url) {
+        let text = "is the address of .env.example: answers to the agent's messages would go there and not come back";
+        vars.warn("PUBLIC_BASE_URL", text);
+    }
+    if (production || live) && !settings.tokens_enforced {
         let text = "is false: a request without its contact's token reads that contact's history; for a roll-out only";
         vars.warn("CONTACT_TOKENS_ENFORCED", text);
     }
     if settings.media_base_url.is_some() {
         vars.warn("MANYCHAT_MEDIA_BASE_URL", "is set: media is fetched from there, for tests only");
     }
+}
+
+/// Whether an address is the example's, whatever its path and port.
+fn is_example(base_url: &str) -> bool {
+    let host = base_url.split_once("://").map_or(base_url, |(_, rest)| rest);
+    host.split(['/', ':', '?', '#']).next().is_some_and(|host| host.eq_ignore_ascii_case(EXAMPLE_HOST))
+}
+
+/// What boots in production and is most likely left over from development.
+fn production(vars: &mut Variables<'_>, settings: &Settings) {
+    if settings.node_env != NodeEnv::Production {
+        return;
+    }
+    let model = &settings.model;
+    let mock = |model: &ModelName| model.provider == Provider::Mock;
+    if mock(&model.agent) {
+        vars.warn("AGENT_MODEL", "is the mock model: it answers for the demo tenant and for nobody else");
+    }
+    if model.fallback.as_ref().is_some_and(mock) {
+        vars.warn(
+            "AGENT_FALLBACK_MODEL",
+            "is the mock model: it answers for the demo tenant and for nobody else",
+        );
+    }
+    if is_plain_and_far(&settings.manychat.api_base) {
+        let text = "begins with http:// and names another machine: key and texts go there unencrypted";
+        vars.warn("MANYCHAT_API_BASE", text);
+    }
+    if settings.trusted_proxies().trusts_everybody() {
+        let text = "trusts every address: anybody can choose the address that the rate limit counts; list your proxies";
+        vars.warn("TRUST_PROXY", text);
+    }
+}
+
+fn is_plain_and_far(address: &str) -> bool {
+    let Ok(url) = url::Url::parse(address) else { return false };
+    let near = match url.host() {
+        Some(url::Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(url::Host::Ipv4(address)) => address.is_loopback(),
+        Some(url::Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    };
+    url.scheme() == "http" && !near
 }
 
 #[cfg(test)]

@@ -178,7 +178,7 @@ fn process(vars: &mut Variables<'_>, node_env: Option<NodeEnv>) -> Option<Proces
     let levels = [Fatal, Error, Warn, Info, Debug, Trace].map(|level| (level.as_str(), level));
     let port = vars.whole("PORT", 1..=u16::MAX, 3000);
     let log_level = vars.choice("LOG_LEVEL", &levels);
-    let tenant = vars.text("TENANT_ID", "demo");
+    let tenant = tenant(vars);
     let database = database(vars, node_env);
     let trust_proxy = trust_proxy(vars);
     let config_dir = vars.text("CONFIG_DIR", "config");
@@ -186,11 +186,21 @@ fn process(vars: &mut Variables<'_>, node_env: Option<NodeEnv>) -> Option<Proces
         node_env: node_env?,
         port: port?,
         log_level: log_level?.unwrap_or(Info),
-        tenant: TenantId::new(tenant?)?,
+        tenant: tenant?,
         database: database?,
         trust_proxy: trust_proxy?,
         config_dir: PathBuf::from(config_dir?),
     })
+}
+
+/// It stands in every table and is printed by commands: a line end or an escape in it is a mistake.
+fn tenant(vars: &mut Variables<'_>) -> Option<TenantId> {
+    const NAME: &str = "TENANT_ID";
+    let value = vars.text(NAME, "demo")?;
+    if value.chars().any(char::is_control) {
+        return vars.refuse(NAME, "contains a control character");
+    }
+    TenantId::new(value)
 }
 
 /// DEC-2 and ENV-25. The value can hold a password, so it is never repeated.

@@ -19,6 +19,7 @@ mod proxies;
 mod rules;
 mod settings;
 mod tenant;
+mod tenant_file;
 #[cfg(test)]
 pub(crate) mod test_dir;
 #[cfg(test)]

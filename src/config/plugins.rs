@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use super::tenant_file;
+use crate::domain::visible;
+
 const FILE: &str = "plugins.json";
 
 /// Why the plugins cannot be loaded. The message begins `invalid plugins (<dir>): ` (CLI-61).
@@ -35,13 +38,17 @@ impl fmt::Display for PluginsProblem {
         match self {
             Self::Unreadable(reason) => write!(out, "{FILE} cannot be read: {reason}"),
             Self::Shape(reason) => {
-                write!(out, "{FILE} must have the form {{\"plugins\": [\"name\"]}}: {reason}")
+                write!(
+                    out,
+                    "{FILE} must have the form {{\"plugins\": [\"name\"]}}: {}",
+                    visible(&reason.to_string())
+                )
             }
             Self::Unknown(names) => write!(
                 out,
                 "{FILE} names {}: this version loads no plugins, packages made for the reference implementation \
                  included; remove the entries, or the file, to start without their tools",
-                names.join(", ")
+                visible(&names.join(", "))
             ),
         }
     }
@@ -59,7 +66,7 @@ struct PluginsFile {
 /// When the file cannot be read, has another shape, or names a plugin (PLG-3).
 pub fn check_plugins(dir: &Path) -> Result<(), PluginsError> {
     let fault = |problem| Err(PluginsError { dir: dir.to_owned(), problem });
-    let bytes = match std::fs::read(dir.join(FILE)) {
+    let bytes = match tenant_file::read(&dir.join(FILE)) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(error) => return fault(PluginsProblem::Unreadable(error)),

@@ -47,6 +47,11 @@ impl TrustedProxies {
         let address = address.to_canonical();
         self.0.iter().any(|network| network.contains(address))
     }
+
+    /// Whether half of all addresses or more are believed, so that practically everybody is.
+    pub(super) fn trusts_everybody(&self) -> bool {
+        self.0.iter().any(|network| network.prefix <= 1)
+    }
 }
 
 impl Network {

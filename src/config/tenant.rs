@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 
 use super::files::{self, CATALOG_FILE, Fault, PROMPT_FILE, Parts, RULES_FILE, Report, Spot, TOOLS_FILE};
-use super::{Catalog, ManyChatSettings, Rules, Tools, Warning};
+use super::{Catalog, ManyChatSettings, Rules, Tools, Warning, tenant_file};
 
 /// One loaded configuration. A turn uses one snapshot from start to end (RLD-8).
 #[derive(Clone, Debug, PartialEq)]
@@ -101,7 +101,7 @@ pub enum TenantProblem {
         /// Where it was looked for.
         path: PathBuf,
     },
-    /// The file is there and cannot be read: check its permissions.
+    /// The file is there and cannot be read: check its permissions, its kind and its size (at most 8 MiB).
     #[error("{} cannot be read: {reason}", path.display())]
     Unreadable {
         /// The file.
@@ -189,7 +189,7 @@ struct RawFile {
 impl RawFile {
     fn read(dir: &Path, name: &'static str) -> Self {
         let path = dir.join(name);
-        let content = std::fs::read(&path);
+        let content = tenant_file::read(&path);
         Self { name, path, content }
     }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::environment::VARIABLES;
 use super::{ModelName, Warning};
-use crate::domain::Redacted;
+use crate::domain::{Redacted, visible};
 
 /// One variable that is wrong. The reason never repeats a value that could be a secret (ENV-26).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ impl VariableFault {
 
 impl fmt::Display for VariableFault {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}: {}", self.name, self.reason)
+        write!(out, "{}: {}", self.name, visible(&self.reason))
     }
 }
 

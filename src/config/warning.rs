@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::domain::visible;
+
 /// Something that loads and is probably not meant; boot logs it, `config check` prints it (CLI-62).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
@@ -20,6 +22,6 @@ impl Warning {
 
 impl fmt::Display for Warning {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}: {}", self.place, self.text)
+        write!(out, "{}: {}", visible(&self.place), visible(&self.text))
     }
 }

@@ -6,12 +6,14 @@ mod clock;
 mod ids;
 mod money;
 mod text;
+mod visible;
 mod vocabulary;
 
 pub use clock::{Clock, Deadline, SystemClock, TestClock};
 pub use ids::{ConversationId, Fence, ProcessId, SubscriberId, TenantId, TurnId};
 pub use money::{MinorUnits, Usd};
 pub use text::{ContactText, Redacted};
+pub use visible::{visible, visible_lines};
 pub use vocabulary::{
     Binding, ChannelName, EscalationReason, Intent, MediaKind, Outcome, Provider, Role, Stage, UnknownName,
 };

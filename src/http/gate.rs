@@ -8,7 +8,7 @@ use std::time::Instant;
 use actix_web::body::{BoxBody, MessageBody};
 use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::http::Method;
-use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
+use actix_web::http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use actix_web::middleware::Next;
 use actix_web::{Error, HttpMessage, HttpResponse, web};
 use tracing::{Instrument, Span};
@@ -81,6 +81,9 @@ fn judge(door: &Door, request: &ServiceRequest) -> (Verdict, Option<Quota>) {
     let arrival = Instant::now();
     let secret = door.secrets.presented(request.headers());
     let is_message = request.method() == Method::POST && request.path() == MESSAGE_PATH;
+    if is_message && secret.is_none() {
+        door.refused.count(!request.headers().contains_key(AUTHORIZATION), &door.io);
+    }
     if let Some(cause) = door.services.overload(arrival) {
         return (Verdict::Answer(shed(door, secret.filter(|_| is_message), cause)), None);
     }
@@ -88,7 +91,7 @@ fn judge(door: &Door, request: &ServiceRequest) -> (Verdict, Option<Quota>) {
     if request.path() == "/metrics" {
         return (Verdict::Pass(caller), None);
     }
-    let key = Key { has_secret: caller.secret.is_some(), address: address_of(door, request) };
+    let key = Key::of(caller.secret.is_some(), address_of(door, request));
     let quota = door.limit.count(key, arrival);
     if !quota.exceeded {
         return (Verdict::Pass(caller), Some(quota));

@@ -6,6 +6,7 @@ use actix_web::{HttpResponse, web};
 use serde_json::json;
 
 use super::server::Door;
+use crate::telemetry::Seldom;
 
 /// Longest wait for `select 1`.
 const READY_LIMIT: Duration = Duration::from_secs(3);
@@ -24,16 +25,21 @@ pub(super) async fn ready(door: web::Data<Door>) -> HttpResponse {
 }
 
 async fn database_answers(door: &Door) -> bool {
+    static TOLD: Seldom = Seldom::new();
     let database = door.services.context.database.clone();
     let ping = door.io.spawn(async move { tokio::time::timeout(READY_LIMIT, database.ping()).await });
     match ping.await {
         Ok(Ok(Ok(()))) => true,
         Ok(Ok(Err(error))) => {
-            tracing::warn!(err = %error, "not ready");
+            if TOLD.now() {
+                tracing::warn!(err = %error, "not ready");
+            }
             false
         }
         _ => {
-            tracing::warn!("not ready: the database did not answer in time");
+            if TOLD.now() {
+                tracing::warn!("not ready: the database did not answer in time");
+            }
             false
         }
     }

@@ -14,10 +14,11 @@ mod openapi;
 mod overload;
 mod peer;
 mod rate_limit;
+mod refused;
 pub mod request;
 mod server;
 
 pub use auth::Secrets;
-pub use server::{Door, Server, ServerError, start, start_health};
+pub use server::{Door, Port, Server, ServerError, start, start_health};
 
 pub use crate::channel::MESSAGE_PATH;

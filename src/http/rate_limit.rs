@@ -1,6 +1,6 @@
 //! The limit per client address (03 RATE-1 to RATE-4, DEC-26): fixed windows in the memory of this process.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -11,15 +11,28 @@ use moka::sync::Cache;
 const WINDOW: Duration = Duration::from_secs(60);
 /// Most keys that are remembered; a flood from more addresses forgets the ones seen longest ago.
 const MOST_KEYS: u64 = 100_000;
+/// The bits of an IPv6 address that name a network.
+const NETWORK: u128 = !0 << 64;
 
 /// Whose budget a request uses. Callers with a valid secret have one of their own, so that a flood without it cannot
 /// lock out ManyChat even when both come from one address (RATE-2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     /// Whether the request carries a valid secret.
-    pub(super) has_secret: bool,
-    /// The client's address.
-    pub(super) address: IpAddr,
+    has_secret: bool,
+    /// The client's address, or the first address of its network.
+    address: IpAddr,
+}
+
+impl Key {
+    /// The budget of this client. In IPv6 one client has a network of 2^64 addresses, so the network counts.
+    pub(super) fn of(has_secret: bool, client: IpAddr) -> Self {
+        let address = match client.to_canonical() {
+            IpAddr::V6(full) => IpAddr::V6(Ipv6Addr::from_bits(full.to_bits() & NETWORK)),
+            IpAddr::V4(full) => IpAddr::V4(full),
+        };
+        Self { has_secret, address }
+    }
 }
 
 /// How a key stands after one more request.
@@ -81,7 +94,7 @@ mod tests {
     use super::*;
 
     fn key(has_secret: bool, last: u8) -> Key {
-        Key { has_secret, address: IpAddr::from([192, 0, 2, last]) }
+        Key::of(has_secret, IpAddr::from([192, 0, 2, last]))
     }
 
     /// 03/RATE-1, RATE-4: the first request starts a window; one over the limit is over until the window ends.
@@ -113,6 +126,16 @@ mod tests {
         assert!(limit.count(key(false, 1), now).exceeded);
         assert!(!limit.count(key(true, 1), now).exceeded);
         assert!(!limit.count(key(false, 2), now).exceeded);
+    }
+
+    /// 03/RATE-1, RATE-5: one IPv6 network is one client; an IPv4 address inside IPv6 is itself.
+    #[test]
+    fn an_ipv6_network_has_one_budget() {
+        let key = |address: &str| Key::of(false, address.parse().unwrap());
+        assert_eq!(key("2001:db8:1:2::1"), key("2001:db8:1:2:ffff:ffff:ffff:ffff"));
+        assert_ne!(key("2001:db8:1:2::1"), key("2001:db8:1:3::1"));
+        assert_ne!(key("::ffff:192.0.2.1"), key("::ffff:192.0.2.2"));
+        assert_eq!(key("::ffff:192.0.2.1"), key("192.0.2.1"));
     }
 
     /// 03/RATE-1: requests at the same time are all counted.

@@ -1,11 +1,14 @@
 //! The server: routes, headers, start and stop.
 
+use std::net::{Ipv4Addr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use actix_web::dev::ServerHandle;
 use actix_web::middleware::{DefaultHeaders, from_fn};
 use actix_web::{App, HttpServer, web};
+use tokio::net::TcpSocket;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
@@ -13,6 +16,7 @@ use super::auth::Secrets;
 use super::gate::gate;
 use super::peer::Peer;
 use super::rate_limit::RateLimit;
+use super::refused::Refused;
 use super::{MESSAGE_PATH, admin, errors, health, message, openapi};
 use crate::actors::Services;
 use crate::config::{Settings, TrustedProxies};
@@ -30,6 +34,7 @@ pub struct Door {
     /// The shared runtime: database work never runs on a worker's own.
     pub io: Handle,
     pub(super) limit: RateLimit,
+    pub(super) refused: Refused,
     pub(super) proxies: TrustedProxies,
     playground: Option<Playground>,
     requests: AtomicU64,
@@ -59,6 +64,13 @@ pub struct Server {
 /// Longest wait for open requests when the server stops, in seconds. A request is answered at its deadline at the
 /// latest, so this only bounds connections that never ask anything.
 const STOP_SECS: u64 = 15;
+/// Longest wait for the head of a request, so that a connection that says nothing does not keep its place. A body has
+/// until the deadline.
+const HEAD_LIMIT: Duration = Duration::from_secs(3);
+/// Connections that the system keeps for us until they are accepted.
+const BACKLOG: u32 = 1024;
+/// Connections to a worker's health port.
+const HEALTH_CONNECTIONS: usize = 64;
 
 impl Door {
     /// The door of a process.
@@ -70,6 +82,7 @@ impl Door {
             admin_token: settings.admin_token.clone(),
             io,
             limit: RateLimit::new(settings.rate_limit_per_minute),
+            refused: Refused::default(),
             proxies: settings.trusted_proxies(),
             playground: None,
             requests: AtomicU64::new(0),
@@ -94,13 +107,49 @@ impl Door {
     }
 }
 
-/// Listens on `0.0.0.0:port` (HTTP-7).
+/// A port that is ours and not open yet: nobody is accepted, and a port that somebody else uses is noticed before
+/// anything is started (CLI-20).
+#[derive(Debug)]
+pub struct Port {
+    socket: TcpSocket,
+    number: u16,
+}
+
+impl Port {
+    /// Takes `0.0.0.0:port` (HTTP-7).
+    ///
+    /// # Errors
+    /// [`ServerError::Listen`] when the port cannot be had.
+    pub fn take(number: u16) -> Result<Self, ServerError> {
+        let taken = TcpSocket::new_v4().and_then(|socket| {
+            socket.set_reuseaddr(true)?;
+            socket.bind((Ipv4Addr::UNSPECIFIED, number).into())?;
+            Ok(socket)
+        });
+        let socket = taken.map_err(|reason| ServerError::Listen { port: number, reason })?;
+        Ok(Self { socket, number })
+    }
+
+    /// Its number.
+    #[must_use]
+    pub const fn number(&self) -> u16 {
+        self.number
+    }
+
+    fn open(self) -> Result<TcpListener, ServerError> {
+        let opened = self.socket.listen(BACKLOG).and_then(tokio::net::TcpListener::into_std);
+        opened.map_err(|reason| ServerError::Listen { port: self.number, reason })
+    }
+}
+
+/// Opens the port. `connections`: most of them at once; more wait to be accepted.
 ///
 /// # Errors
-/// [`ServerError::Listen`] when the port cannot be had.
-pub fn start(door: Door, port: u16, workers: usize) -> Result<Server, ServerError> {
+/// [`ServerError::Listen`] when the port cannot be listened on.
+pub fn start(door: Door, port: Port, workers: usize, connections: usize) -> Result<Server, ServerError> {
     let door = web::Data::from(Arc::new(door));
     let shared = door.clone();
+    let number = port.number();
     let server = HttpServer::new(move || {
         let playground = shared.playground.clone();
         App::new()
@@ -110,19 +159,26 @@ pub fn start(door: Door, port: u16, workers: usize) -> Result<Server, ServerErro
             .configure(|config| playground.into_iter().for_each(|page| playground::routes(config, page)))
             .configure(routes)
     });
-    let server =
-        server.on_connect(Peer::remember).workers(workers).disable_signals().shutdown_timeout(STOP_SECS);
-    let server = server.bind(("0.0.0.0", port)).map_err(|reason| ServerError::Listen { port, reason })?;
+    let server = server
+        .on_connect(Peer::remember)
+        .workers(workers)
+        .max_connections((connections / workers.max(1)).max(1))
+        .client_request_timeout(HEAD_LIMIT)
+        .disable_signals()
+        .shutdown_timeout(STOP_SECS);
+    let listen = |reason| ServerError::Listen { port: number, reason };
+    let server = server.listen(port.open()?).map_err(listen)?;
     Ok(Server::run(server.run(), door))
 }
 
-/// Listens on `0.0.0.0:port` and answers `/health` and `/ready`, and nothing else (CLI-32).
+/// Opens the port and answers `/health` and `/ready`, and nothing else (CLI-32).
 ///
 /// # Errors
-/// [`ServerError::Listen`] when the port cannot be had.
-pub fn start_health(door: Door, port: u16) -> Result<Server, ServerError> {
+/// [`ServerError::Listen`] when the port cannot be listened on.
+pub fn start_health(door: Door, port: Port) -> Result<Server, ServerError> {
     let door = web::Data::from(Arc::new(door));
     let shared = door.clone();
+    let number = port.number();
     let server = HttpServer::new(move || {
         App::new()
             .app_data(shared.clone())
@@ -130,8 +186,14 @@ pub fn start_health(door: Door, port: u16) -> Result<Server, ServerError> {
             .configure(health_routes)
             .default_service(missing())
     });
-    let server = server.workers(1).disable_signals().shutdown_timeout(STOP_SECS);
-    let server = server.bind(("0.0.0.0", port)).map_err(|reason| ServerError::Listen { port, reason })?;
+    let server = server
+        .workers(1)
+        .max_connections(HEALTH_CONNECTIONS)
+        .client_request_timeout(HEAD_LIMIT)
+        .disable_signals()
+        .shutdown_timeout(STOP_SECS);
+    let listen = |reason| ServerError::Listen { port: number, reason };
+    let server = server.listen(port.open()?).map_err(listen)?;
     Ok(Server::run(server.run(), door))
 }
 

@@ -108,14 +108,23 @@ impl Call {
     }
 
     /// What ManyChat's words must not repeat to anybody: whom it is for and the contact's or model's words. Names
-    /// that the tenant configured may stay: the operator needs them to find the mistake.
+    /// that the tenant configured stay: the operator needs them to find the mistake.
     fn unspeakable<'call>(&'call self, key: &'call str) -> Unspeakable<'call> {
         let mut parts = vec![key];
-        if let Command::SetField { value, .. } = &self.command {
-            parts.push(value.expose());
+        let mut names = Vec::new();
+        match &self.command {
+            Command::SetField { field, value } => {
+                parts.push(value.expose());
+                names.push(field.as_str());
+            }
+            Command::WriteToken { token, .. } => parts.push(token.expose()),
+            Command::SendFlow { flow_ns: name }
+            | Command::AddTag { tag: name }
+            | Command::RemoveTag { tag: name } => names.push(name.as_str()),
+            Command::GetInfo => {}
         }
         parts.push(self.contact.expose());
-        Unspeakable { parts, all: matches!(self.command, Command::WriteToken { .. }) }
+        Unspeakable { parts, names, all: matches!(self.command, Command::WriteToken { .. }) }
     }
 }
 

@@ -55,6 +55,18 @@ impl StoreError {
         matches!(self, Self::Refused { code } if code == "40P01")
     }
 
+    /// Without the advice behind the colon, for the log of a running process: the address was right at its start, and the
+    /// same line comes again while an outage lasts.
+    #[must_use]
+    pub fn brief(self) -> Self {
+        match self {
+            Self::Unavailable { reason } => {
+                Self::Unavailable { reason: reason.split_once(": ").map_or(reason, |(what, _)| what) }
+            }
+            other => other,
+        }
+    }
+
     /// The same for a command, which runs no migration (MIG-8): a missing table or column is said in words.
     #[must_use]
     pub(super) fn of_command(error: tokio_postgres::Error) -> Self {
@@ -94,4 +106,18 @@ fn is_connection_end(code: &SqlState) -> bool {
         || *code == SqlState::CRASH_SHUTDOWN
         || *code == SqlState::CANNOT_CONNECT_NOW
         || code.code().starts_with("08")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// LOG-1: at run time an outage is said and not explained.
+    #[test]
+    fn a_brief_error_has_no_advice() {
+        let long = StoreError::Unavailable { reason: "nothing listens there: start Postgres" };
+        assert_eq!(long.brief().to_string(), "no database connection: nothing listens there");
+        let plain = StoreError::Unavailable { reason: "the service is stopping" };
+        assert_eq!(plain.brief().to_string(), "no database connection: the service is stopping");
+    }
 }

@@ -18,7 +18,7 @@ use crate::domain::{
 pub(super) const KEEP: &str = concat!(
     "with judged as (
        select c.id, ",
-    binding_of!("$3", "$10", "$10"),
+    binding_of!("$3", "$10", "$11"),
     " as binding from conversations c where c.tenant_id = $1 and c.subscriber_id = $2 for no key update),
      kept as (
        insert into rs_inbox (conversation_id, process_id, message_id, text, media_kind, token_digest, offering,
@@ -74,6 +74,8 @@ pub struct Waiter {
     pub process: ProcessId,
     /// The message.
     pub message: NewMessage,
+    /// Now, by the business clock.
+    pub now: Timestamp,
 }
 
 /// What became of a message that has to wait.
@@ -106,6 +108,7 @@ pub async fn keep(database: &Database, waiter: &Waiter) -> Result<Kept, StoreErr
         &message.media.map(MediaKind::as_str),
         &message.offering,
         &message.received_at,
+        &waiter.now,
     ];
     let row = lease.client()?.query_opt(&statement, values).await?;
     lease.give_back();

@@ -137,7 +137,7 @@ fn unavailable(error: PoolError) -> StoreError {
         PoolError::Timeout(_) => "every connection is busy or the server does not answer",
         PoolError::Closed => "the service is stopping",
         PoolError::PostCreateHook(_) => "a statement could not be prepared",
-        PoolError::Backend(error) => return unreachable_because(&error),
+        PoolError::Backend(error) => return unreachable_because(&error).brief(),
         PoolError::NoRuntimeSpecified => "no runtime",
     };
     StoreError::Unavailable { reason }

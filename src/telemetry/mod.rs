@@ -28,6 +28,7 @@ mod level;
 mod panics;
 mod redaction;
 mod scrubber;
+mod seldom;
 mod writer;
 
 use std::fmt;
@@ -39,6 +40,7 @@ use tracing_subscriber::layer::SubscriberExt;
 pub use level::LogLevel;
 pub use panics::install_hook as install_panic_hook;
 pub use redaction::{Marks, is_removed_key, scrub_text, scrub_with};
+pub use seldom::Seldom;
 pub use writer::flush;
 
 use layer::JsonLayer;

@@ -150,6 +150,7 @@ pub async fn keep(context: &TurnContext, request: &TurnRequest, limit: Option<Du
         tokens_enforced: context.settings.tokens_enforced,
         process: request.process,
         message: new_message(message, row),
+        now: context.clock.now(),
     };
     match within(limit, inbox::keep(&context.database, &waiter)).await {
         Ok(kept) => KeepReport::Kept(kept),

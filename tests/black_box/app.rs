@@ -398,6 +398,19 @@ impl TestApp {
         }
     }
 
+    /// Waits until no conversation has anything left to do.
+    pub async fn await_idle(&self) {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let report = self.get_as("/admin/actors", Some(ADMIN)).await.unwrap().json();
+            if report["busy"] == 0 {
+                return;
+            }
+            assert!(Instant::now() < until, "a conversation stays busy: {report}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
     /// Waits until no database connection of the service is in use.
     pub async fn await_free_connections(&self) {
         let until = Instant::now() + PATIENCE;

@@ -259,6 +259,32 @@ fn config_check_passes_with_warnings_and_fails_strictly() {
     assert_eq!(command(&folder.path, &env, &["config", "check", "--strict"]).code, Some(1));
 }
 
+/// CLI-7, DEC-6: keys of a file and words of the command line are printed without their control characters.
+#[test]
+fn nothing_from_outside_drives_the_terminal() {
+    let (folder, env) = tenant_folder(NOWHERE, Some(|rules| rules["\u{1b}[2Jx\nwarning: fine"] = 5.into()));
+    let checked = command(&folder.path, &env, &["config", "check"]);
+    assert!(checked.stderr.contains(r"\u001b[2Jx\u000awarning: fine"), "{}", checked.stderr);
+    for words in [vec!["config", "check"], vec!["no\u{1b}[31m"], vec!["outbox", "show", "\u{1b}[31m"]] {
+        let ended = command(&folder.path, &env, &words);
+        assert!(!ended.stderr.contains('\u{1b}') && !ended.stdout.contains('\u{1b}'), "{}", ended.stderr);
+    }
+}
+
+/// CLI-20, DEC-15: a port that is in use is the only thing a start says, and nothing is started for it.
+#[test]
+fn a_taken_port_is_told_before_anything_starts() {
+    let (folder, mut env) = tenant_folder(NOWHERE, None);
+    let taken = std::net::TcpListener::bind(("0.0.0.0", 0)).unwrap();
+    env.insert("PORT".to_owned(), taken.local_addr().unwrap().port().to_string());
+    for words in [["serve"], ["dev"]] {
+        let ended = command(&folder.path, &env, &words);
+        assert_eq!(ended.code, Some(1));
+        assert!(ended.stderr.starts_with("cannot listen on port "), "{}", ended.stderr);
+        assert!(!ended.stdout.contains(r#""level":50"#), "{}", ended.stdout);
+    }
+}
+
 /// CLI-96, ENV-32, DEMO-2: written once, kept afterwards.
 #[test]
 fn bootstrap_writes_what_is_missing_and_keeps_the_rest() {
@@ -274,6 +300,8 @@ fn bootstrap_writes_what_is_missing_and_keeps_the_rest() {
     assert!(
         folder.path.join("config/rules.json").exists() && !folder.path.join("config/tools.json").exists()
     );
+    let checked = command(&folder.path, &env, &["config", "check", "--strict"]);
+    assert_eq!(checked.code, Some(0), "PRM-3: the demo tenant has no warning: {}", checked.stderr);
     fs::write(folder.path.join("config/prompt.md"), "mine").unwrap();
     let second = command(&folder.path, &env, &["bootstrap"]);
     assert!(second.stdout.lines().all(|line| line.starts_with("kept")), "{}", second.stdout);
@@ -282,7 +310,7 @@ fn bootstrap_writes_what_is_missing_and_keeps_the_rest() {
 }
 
 /// DEC-15, DEC-2, EMB-6, ACC-EMB-1: in an empty folder one command does everything, keeps its data, and leaves no
-/// server behind.
+/// server behind; other commands use the server beside it.
 #[test]
 fn dev_does_everything_in_an_empty_folder() {
     let folder = Folder::new();
@@ -308,6 +336,15 @@ fn dev_does_everything_in_an_empty_folder() {
         assert!(shown.contains("curl ") && shown.contains("AGENT_MODEL"), "{shown}");
         let answered = command(&folder.path, &env, &["simulate", "how much is the foundation course?"]);
         assert!(answered.stdout.contains("$450.00"), "{}{}", answered.stdout, answered.stderr);
+        let listed = command(&folder.path, &env, &["handoffs", "list"]);
+        assert_eq!(
+            (listed.code, listed.stdout.as_str()),
+            (Some(0), "no open handoffs\n"),
+            "{}",
+            listed.stderr
+        );
+        let checked = command(&folder.path, &env, &["tokens", "backfill", "--check"]);
+        assert!(checked.stdout.contains("contacts without a token"), "{}", checked.stderr);
         // The second start finds the first one's conversation: a repetition gets the tenant's closer.
         let repeated = answered.stdout.contains("Happy to help. Write any time.");
         assert!(!repeated, "tokens are not enforced and the answer is new");

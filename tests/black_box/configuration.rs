@@ -134,6 +134,25 @@ async fn a_plugin_that_cannot_be_loaded_stops_the_boot() {
     app.log_line("config reloaded").await;
 }
 
+/// RLD-3, LOAD-1: a file that would block or never end is a failed reload, and the next signal is heard.
+#[tokio::test]
+async fn a_file_that_is_no_file_holds_no_reload_up() {
+    let app = TestApp::start().await;
+    let rules = app.folder.path.join("config/rules.json");
+    let sound = fs::read(&rules).unwrap();
+    fs::remove_file(&rules).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&rules).status().unwrap().success());
+    app.signal(libc::SIGHUP);
+    let line = app.log_line("config reload failed; keeping previous config").await;
+    assert!(line["error"].as_str().unwrap().ends_with("it is not a regular file"), "{line}");
+    let checked = command(&app.folder.path, &app.env, &["config", "check"]);
+    assert!(checked.code == Some(1) && checked.stderr.contains("not a regular file"), "{}", checked.stderr);
+    fs::remove_file(&rules).unwrap();
+    fs::write(&rules, sound).unwrap();
+    app.signal(libc::SIGHUP);
+    app.log_line("config reloaded").await;
+}
+
 fn edit(app: &TestApp, file: &str, change: impl FnOnce(&mut Value)) {
     let path = app.folder.path.join("config").join(file);
     let mut value: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();

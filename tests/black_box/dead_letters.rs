@@ -22,6 +22,32 @@ async fn with_dead_letter(stub: &StubManyChat) -> (TestApp, String) {
     (app, id)
 }
 
+/// API-49, BOX-15, LOG-9, PII-1: whatever ManyChat quotes, neither the log nor the row nor the export repeats the reply, a
+/// name, a street or a token; what is no quote stays.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_letter_repeats_nothing_that_manychat_quotes() {
+    let stub = StubManyChat::start().await;
+    stub.say(&format!(
+        "Field reply is invalid: '{WORDS}' for Mrs Oduya, Gartenweg 12; ai_token q83vZx1Yd9LmPAbcTT is not allowed"
+    ));
+    stub.answer(SET_FIELD, 400);
+    let (app, _) = with_dead_letter(&stub).await;
+    let row = app.rows("select last_error from outbox").await[0]["last_error"].clone();
+    let line = app.log_line("outbox dead-lettered").await;
+    assert_eq!(row, line["err"]);
+    let said = row.as_str().unwrap();
+    assert!(
+        said.contains("with 400: Field [...] is invalid: '[sent]' for") && said.contains("is not allowed")
+    );
+    let exported = run(&app, &["contact", "export", CONTACT]).stdout;
+    for part in ["Oduya", "Gartenweg", "q83vZx1Yd9LmPAbcTT"] {
+        for place in [said, &app.output(), &exported] {
+            assert!(!place.contains(part), "{part} in {place}");
+        }
+    }
+    assert!(!app.output().contains("kiln") && exported.contains("kiln"), "the export holds the reply itself");
+}
+
 /// A reply of two texts that is older than the retry window.
 async fn queue(app: &TestApp, tenant: &str) {
     app.run(&format!(
@@ -59,6 +85,7 @@ async fn a_dead_letter_is_listed_and_sent_after_all() {
     let json: Value = serde_json::from_str(&run(&app, &["outbox", "list", "--json"]).stdout).unwrap();
     assert_eq!((&json[0]["state"], &json[0]["attempts"]), (&json!("dead"), &json!(1)));
     assert_eq!(json[0]["lengths"], json!([WORDS.len(), 8]));
+    assert_eq!(json[0]["due_in_seconds"], Value::Null, "nothing of it is due");
     let limited = run(&app, &["outbox", "list", "--limit", "1"]);
     assert!(limited.stderr.contains("--limit"), "{}", limited.stderr);
     let shown = run(&app, &["outbox", "show", &id]);

@@ -169,3 +169,18 @@ async fn a_body_that_never_arrives_is_refused_at_the_deadline() {
     assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
     assert!(answer.contains("the body ended before its announced length"), "{answer}");
 }
+
+/// AUTH-4, HTTP-30, LOG-3: a wrong secret is told in the log, once a minute and without an address.
+#[tokio::test]
+async fn a_wrong_secret_leaves_a_trace() {
+    let app = TestApp::start().await;
+    for secret in [Some("a-rotated-secret-of-some-length"), None, Some("another-wrong-one-of-some-length")] {
+        assert_eq!(app.post(&message(), secret).await.status, 401);
+    }
+    let line = app.log_line("requests refused: wrong or missing secret").await;
+    assert_eq!((&line["level"], &line["count"], &line["wrong"]), (&json!(40), &json!(1), &json!(1)));
+    assert!(!line.to_string().contains("127.0.0.1") && !app.output().contains("a-rotated-secret"), "{line}");
+    app.post(&message(), Some(SECRET)).await;
+    app.log_line("turn complete").await;
+    assert_eq!(app.logs("requests refused: wrong or missing secret").len(), 1);
+}

@@ -178,6 +178,18 @@ async fn a_process_that_was_paused_goes_on_as_a_new_one() {
     assert_eq!(app.rows("select 1 from outbox where kind = 'reply'").await.len(), 1);
     let alive = "select 1 from rs_processes where beat_at > now() - interval '1500 milliseconds'";
     assert_eq!(app.rows(alive).await.len(), 1, "the old id never beats again");
+    // Without a key for ManyChat every attempt fails, so the worker claims the reply again and again.
+    app.run("create table claimants as select rs_process_id from outbox where false").await;
+    app.run(
+        "create function note() returns trigger language plpgsql as
+           $$begin insert into claimants values (new.rs_process_id); return new; end$$;
+         create trigger note before update on outbox for each row when (new.status = 'delivering')
+           execute function note();
+         update outbox set next_attempt_at = now()",
+    )
+    .await;
+    let claimed = app.await_rows("select distinct rs_process_id::text as id from claimants").await;
+    assert_eq!(claimed, [json!({ "id": process_of(&app).await })], "the worker claims under the new id");
 }
 
 async fn process_of(app: &TestApp) -> String {

@@ -27,6 +27,7 @@ struct Inner {
     calls: Vec<Call>,
     statuses: BTreeMap<String, u16>,
     silent: Vec<String>,
+    message: Option<String>,
     /// Tags of every contact and of the account.
     tags: Vec<String>,
 }
@@ -54,6 +55,11 @@ impl StubManyChat {
     /// From now on this path is answered with this status; 200 is what it does by itself.
     pub fn answer(&self, path: &str, status: u16) {
         self.inner.lock().unwrap().statuses.insert(path.to_owned(), status);
+    }
+
+    /// From now on this is the message of every answer.
+    pub fn say(&self, message: &str) {
+        self.inner.lock().unwrap().message = Some(message.to_owned());
     }
 
     /// From now on this path is never answered.
@@ -100,7 +106,8 @@ async fn serve(mut socket: TcpStream, inner: Arc<Mutex<Inner>>) {
             };
             let status = inner.statuses.get(&path).copied().unwrap_or(200);
             let word = if status == 200 { "success" } else { "error" };
-            let body = json!({ "status": word, "data": data, "message": "as the test wishes" }).to_string();
+            let message = inner.message.as_deref().unwrap_or("as the test wishes");
+            let body = json!({ "status": word, "data": data, "message": message }).to_string();
             (status, inner.silent.contains(&path), body)
         };
         if silent {

@@ -348,9 +348,12 @@ impl ConversationActor {
         }
     }
 
-    /// The messages go back to where they waited. Those without a row were taken over by another process.
+    /// The messages go back to where they waited. Those without a row were taken over by another process, or erased with
+    /// their contact.
     fn waits(&mut self, turn: Ticket, waits: &Waits) -> OpenResult {
-        self.mailbox.face.set_conversation(waits.conversation);
+        if let Some(conversation) = waits.conversation {
+            self.mailbox.face.set_conversation(conversation);
+        }
         let Some(current) = self.turns.remove(&turn) else { return OpenResult::Waits { gone: Vec::new() } };
         let arrivals = current.into_arrivals(&waits.kept);
         let gone =

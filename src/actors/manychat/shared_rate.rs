@@ -8,6 +8,7 @@ use futures_util::future::BoxFuture;
 use crate::domain::TenantId;
 use crate::store::rate::{self, RateLimit};
 use crate::store::{Database, StoreError};
+use crate::telemetry::Seldom;
 
 /// How long the database may take for a place before our own share is used.
 const LIMIT: Duration = Duration::from_millis(500);
@@ -47,7 +48,10 @@ impl SharedRate for DatabaseRate {
             match in_time(asking).await {
                 Ok(place) => Some((place.wait, place.alive)),
                 Err(error) => {
-                    tracing::warn!(err = %error, "shared rate not available; using this process's share");
+                    static TOLD: Seldom = Seldom::new();
+                    if TOLD.now() {
+                        tracing::warn!(err = %error, "shared rate not available; using this process's share");
+                    }
                     None
                 }
             }

@@ -16,6 +16,7 @@ use super::token;
 use crate::manychat;
 use crate::store::outbox::{self, Claim, Claimant, Claimed, TokenClaim};
 use crate::store::{Database, Pulse, StoreError};
+use crate::telemetry::Seldom;
 
 /// Replies that are being delivered at the same time. ManyChat takes ten requests a second, a text needs two: more
 /// would only wait with their leases running.
@@ -305,11 +306,16 @@ async fn claim(
     parts: &WorkerParts,
     (replies, tokens): (usize, usize),
 ) -> Result<(Claimed, Option<Duration>), StoreError> {
-    let (database, claimant) = (&parts.database, &parts.claimant);
+    // The id can change, and nobody may be called dead while this process is not sure of itself (ARC-44).
+    let claimant = Claimant {
+        process: parts.pulse.process(),
+        dead: Duration::from_secs_f64(parts.pulse.others_dead_secs()),
+        ..parts.claimant.clone()
+    };
     let most = |free: usize| i64::try_from(free).unwrap_or(1);
-    let claimed = outbox::claim(database, claimant, most(replies), most(tokens)).await?;
+    let claimed = outbox::claim(&parts.database, &claimant, most(replies), most(tokens)).await?;
     let due = match claimed.replies.is_empty() && claimed.tokens.is_empty() {
-        true => outbox::next_due(database, &claimant.tenant, tokens > 0).await?,
+        true => outbox::next_due(&parts.database, &claimant.tenant, tokens > 0).await?,
         false => None,
     };
     Ok((claimed, due))
@@ -357,7 +363,10 @@ impl Handler<Looked> for OutboxActor {
             }
             Err(error) => {
                 self.report.failed_looks += 1;
-                tracing::error!(err = %error, "outbox worker iteration failed");
+                static TOLD: Seldom = Seldom::new();
+                if TOLD.now() {
+                    tracing::error!(err = %error, "outbox worker iteration failed");
+                }
                 self.look_in(POLL, ctx);
             }
         }

@@ -148,14 +148,14 @@ async fn give_up(parts: &WorkerParts, claim: &Claim, error: &ManyChatError) -> E
 
 /// 2 s, 4 s, 8 s and so on to 300 s (BOX-13), a tenth more or less by `share` (0 to 1) so that failed replies do not
 /// all return at once, and never before ManyChat asked for (GAP-DL-8).
-pub(super) fn delay(attempt: i32, asked: Option<Duration>, share: f64) -> Duration {
+pub(in crate::actors) fn delay(attempt: i32, asked: Option<Duration>, share: f64) -> Duration {
     let exponent = u32::try_from(attempt.clamp(1, 16)).unwrap_or(16);
     let plain = Duration::from_secs(2u64.pow(exponent)).min(LONGEST_DELAY);
     plain.mul_f64(0.9 + 0.2 * share.clamp(0.0, 1.0)).max(asked.unwrap_or(Duration::ZERO))
 }
 
 /// A random number from 0 to 1.
-pub(super) fn random_share() -> f64 {
+pub(in crate::actors) fn random_share() -> f64 {
     let (number, ..) = Uuid::new_v4().as_fields();
     f64::from(number) / f64::from(u32::MAX)
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use serde_json::{Map, Value};
 
 use crate::config::Warning;
+use crate::domain::visible;
 
 /// One thing that is wrong in a tenant file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,7 +21,7 @@ pub struct Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = if self.path.is_empty() { "(root)" } else { &self.path };
-        write!(out, "{path}: {}", self.reason)
+        write!(out, "{}: {}", visible(path), visible(&self.reason))
     }
 }
 
@@ -235,6 +236,19 @@ mod tests {
         assert_eq!(report.warnings.len(), 1);
         let shown = report.warnings[0].to_string();
         assert_eq!(shown, "tools.json: readable.flow: unknown key, it has no effect; did you mean `flows`?");
+    }
+
+    /// DEC-6, CLI-7: a key from a file cannot drive the terminal that shows it.
+    #[test]
+    fn a_key_with_control_characters_is_written_out() {
+        let value = json!({ "\u{1b}[2J\nwarning: all is well": 1 });
+        let mut report = Report::new("rules.json");
+        assert!(Object::open(&Spot::root(&value), &["flows"], &mut report).is_some());
+        assert!(Object::open_strict(&Spot::root(&value), &["flows"], &mut report).is_some());
+        let expected = r"\u001b[2J\u000awarning: all is well: ";
+        let warned = report.warnings[0].to_string();
+        assert!(warned.starts_with(&format!("rules.json: {expected}")), "{warned}");
+        assert!(report.faults[0].to_string().starts_with(expected));
     }
 
     /// LOAD-4: the whole file is called (root).

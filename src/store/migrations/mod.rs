@@ -43,6 +43,10 @@ const MIGRATIONS: &[Migration] = &[
     Migration { name: "rs_0005_people", sql: include_str!("../../../migrations/rs_0005_people.sql") },
     Migration { name: "rs_0006_inbox", sql: include_str!("../../../migrations/rs_0006_inbox.sql") },
     Migration {
+        name: "rs_0007_people_mended",
+        sql: include_str!("../../../migrations/rs_0007_people_mended.sql"),
+    },
+    Migration {
         name: "rs_0008_outbox_order",
         sql: include_str!("../../../migrations/rs_0008_outbox_order.sql"),
     },
