@@ -39,7 +39,8 @@ macro_rules! claimable {
 
 /// Whether the reply `o` must wait for one before it: an older one of the contact that is queued, or that was said and is
 /// not out yet. The latter is bounded: a living process confirms or queues it in a moment, a dead one's is queued by
-/// whoever recovers it (LANE-6, ARC-43). Rows of one transaction have the same time: their sequence decides (GAP-DL-5).
+/// whoever recovers it, and after 5 minutes nobody waits for it any longer (LANE-6, ARC-42, ARC-43).
+/// Rows of one transaction have the same time: their sequence decides (GAP-DL-5).
 macro_rules! stands_behind {
     () => {
         "(exists (
@@ -49,7 +50,8 @@ macro_rules! stands_behind {
           or exists (
             select 1 from rs_owed s
             where s.conversation_id = o.conversation_id and s.status = 'said' and not s.queued
-              and s.said_at < o.created_at))"
+              and s.said_at < o.created_at
+              and s.said_at > clock_timestamp() - interval '5 minutes'))"
     };
 }
 

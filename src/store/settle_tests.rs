@@ -215,7 +215,7 @@ async fn a_reply_behind_another_processs_waits_for_it() {
     let tenant = TenantId::new("test").unwrap();
     assert_eq!(outbox::next_due(&fixture.database, &tenant, true).await.unwrap(), None, "no worker spins");
     owed::queue(&fixture.database, first).await.unwrap();
-    assert_eq!(claimed(&fixture).await, [["first"]]);
+    assert_eq!(claimed(&fixture).await, [["first"]], "the earlier one first");
     assert_eq!(claimed(&fixture).await, [["second"]]);
 }
 
@@ -260,4 +260,17 @@ async fn an_aborted_call_is_recorded_with_its_model_and_time() {
     assert_eq!((row.get::<_, String>(0), row.get::<_, i32>(1)), ("mock:slow".to_owned(), 1234));
     assert_eq!(row.get::<_, Option<i32>>(2), None);
     assert_eq!(row.get::<_, Option<Decimal>>(3), None);
+}
+
+/// ARC-42: a reply that is never confirmed holds the contact's next one up for a few minutes, not for good.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reply_that_is_never_confirmed_silences_nobody() {
+    let mut fixture = Fixture::new().await;
+    fixture.settled(false, &["first"], &[]).await;
+    fixture.process = ProcessId::fresh();
+    fixture.settled(false, &["second"], &[]).await;
+    assert_eq!(claimed(&fixture).await, [] as [Vec<String>; 0]);
+    let sql = "update rs_owed set said_at = said_at - interval '6 minutes'";
+    fixture.client.batch_execute(sql).await.unwrap();
+    assert_eq!(claimed(&fixture).await, [["second"]]);
 }

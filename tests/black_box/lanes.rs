@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use crate::answers::{free_lane, hold_lane};
 use crate::app::{CONTACT, Setup, TestApp};
 use crate::handoffs::with;
 use crate::stub_manychat::{SEND_FLOW, StubManyChat};
@@ -97,4 +98,29 @@ async fn a_worker_of_another_process_is_woken() {
                 where kind = 'reply' and delivered_at > next_attempt_at + interval '400 milliseconds'";
     assert_eq!(app.rows(slow).await.len(), 0, "{}", worker.output());
     assert_eq!(app.rows(&format!("select 1 from outbox where subscriber_id = '{CONTACT}'")).await.len(), 2);
+}
+
+/// LANE-6, ARC-43: a reply that takes long to leave our hands is not overtaken by the next one: that goes behind it.
+#[tokio::test]
+async fn a_reply_behind_one_in_our_hands_does_not_go_inline() {
+    let app = TestApp::start().await;
+    app.send("hello").await;
+    app.await_that("select 1 from rs_owed", <[_]>::is_empty).await;
+    // Putting the first reply into the outbox takes 3 s.
+    app.run(
+        "create function slow() returns trigger language plpgsql as $$
+           begin perform pg_sleep(3); return new; end $$;
+         create trigger slow before insert on outbox for each row
+           when (new.payload::text like '%$450%') execute function slow()",
+    )
+    .await;
+    hold_lane(&app).await;
+    let gone = app.raw_request("how much is it?");
+    app.await_rows("select 1 from rs_inbox").await;
+    drop(gone);
+    free_lane(&app).await;
+    app.await_rows("select 1 from rs_owed where status = 'said'").await;
+    assert_eq!(app.send("this is a scam").await.texts(), [] as [String; 0], "it goes behind");
+    let queued = app.await_that(REPLIES, |rows| rows.len() == 2).await;
+    assert!(queued[0].to_string().contains("$450"), "{queued:?}");
 }

@@ -159,3 +159,31 @@ async fn an_aborted_call_names_its_model_and_time() {
     assert_eq!(queued, [json!({"payload": {"messages": [app.copy("escalation")]}})]);
     assert_eq!((app.rows(MARKED).await.len(), app.rows("select 1 from rs_handoffs").await.len()), (1, 1));
 }
+
+/// LANE-9, ARC-40, ARC-45a: nobody knows what became of the flight, but the message still stands in the inbox: it is
+/// ended at once, and a flight that is still on its way finds it gone.
+#[tokio::test]
+async fn a_late_turn_in_doubt_ends_with_a_person_at_once() {
+    let app = with_a_message_that_waits().await;
+    app.run(
+        "create function lose() returns trigger language plpgsql as $$
+           begin raise exception 'lost' using errcode = '57P01'; end $$;
+         create trigger lose before insert on turns for each row when (new.role = 'user') execute function lose()",
+    )
+    .await;
+    app.log_line("waiting turn failed").await;
+    app.await_that(COPIES, |rows| rows.len() == 2).await;
+    assert_eq!(app.rows("select 1 from rs_handoffs").await.len(), 2);
+    assert_eq!(app.rows("select 1 from rs_inbox union all select 1 from rs_owed").await.len(), 0);
+}
+
+/// LOG-5, MEDIA-635: the line about a file that cannot be read names its kind, and never its link.
+#[tokio::test]
+async fn a_media_fallback_names_the_kind_of_file() {
+    let app = TestApp::start().await;
+    let link = "https://manybot-files.s3.eu-central-1.amazonaws.com/1/wa/2026/01/02/original_ab12.ogg";
+    assert_eq!(app.send(link).await.status, 200);
+    let line = app.log_line("media fallback").await;
+    assert_eq!((&line["media"], line["conversation"].is_string()), (&json!("audio"), true), "{line}");
+    assert!(!app.output().contains("original_ab12"));
+}

@@ -14,7 +14,7 @@ impl ConversationActor {
     pub(super) fn resolve(&mut self, turn: Ticket, told: bool) {
         let waiting = || {
             let mut current = Current::of(self.mailbox.take(&[turn]), self.shared.pulse.process())?;
-            (current.error, current.told) = self.not_kept.take()?;
+            (current.error, current.told) = self.not_kept.take().unwrap_or((None, Told::No));
             Some(current)
         };
         if let Some(mut current) = self.turns.remove(&turn).or_else(waiting) {
