@@ -49,7 +49,7 @@ async fn issuing_a_token_costs_the_turn_no_flight() {
     app.send("hello").await;
     for issued in 2..4 {
         app.await_that("select 1 from rs_owed", <[_]>::is_empty).await;
-        app.run("update conversations set token_issued_at = null").await;
+        app.run("update conversations set token_issued_at = null, rs_reissued_at = null").await;
         tokio::time::sleep(delay * 5).await;
         let before = proxy.flights();
         let answer = app.send("how much is it?").await;
