@@ -28,16 +28,29 @@ pub(super) enum Role {
     Worker,
 }
 
-/// Runs until a signal ends it. `running` is called when everything is up.
-pub(super) fn run(role: Role, loaded: Loaded, running: impl FnOnce(&Settings)) -> anyhow::Result<ExitCode> {
-    boot::start_log(&loaded.settings)?;
+/// Runs until a signal ends it. `load` reads the configuration; `running` is called when everything is up.
+pub(super) fn run(
+    role: Role,
+    load: impl FnOnce() -> anyhow::Result<Loaded>,
+    running: impl FnOnce(&Settings),
+) -> anyhow::Result<ExitCode> {
     let runtime = boot::runtime()?;
+    let hangup = early_hangup(runtime)?;
+    let loaded = load()?;
+    boot::start_log(&loaded.settings)?;
     let database = boot::open_database(&loaded.settings)?;
     let system = actix::System::with_tokio_rt(move || runtime);
-    let ended = system.block_on(live(role, runtime, loaded, database.address, running));
+    let ended = system.block_on(live(role, runtime, loaded, database.address, hangup, running));
     // Last of all: nothing may use the embedded server any longer (stop order of the embedded server).
     drop(database.embedded);
     ended
+}
+
+/// Listens for `SIGHUP` before the first file is read: until then it would end the process, and a file that was edited
+/// after it was read is read again (RLD-11). The signals that end a process keep doing so until everything is up.
+fn early_hangup(runtime: &Runtime) -> anyhow::Result<Signal> {
+    let _within = runtime.enter();
+    Ok(signal(SignalKind::hangup())?)
 }
 
 async fn live(
@@ -45,6 +58,7 @@ async fn live(
     runtime: &'static Runtime,
     loaded: Loaded,
     database: Address,
+    hangup: Signal,
     running: impl FnOnce(&Settings),
 ) -> anyhow::Result<ExitCode> {
     let Loaded { settings, tenant, warnings } = loaded;
@@ -59,7 +73,7 @@ async fn live(
         boot::start_system(runtime, &settings, database, Arc::clone(&snapshots), workers, controls.as_ref())?;
     boot::report_media();
     report_role(role);
-    let mut signals = Signals::new()?;
+    let mut signals = Signals::new(hangup)?;
     let playground = controls.map(|controls| {
         let (services, io) = (system.services(), runtime.handle().clone());
         Playground::start(playground::Setup { services, settings: &settings, controls, io })
@@ -126,11 +140,11 @@ struct Signals {
 }
 
 impl Signals {
-    fn new() -> anyhow::Result<Self> {
+    fn new(hangup: Signal) -> anyhow::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
-            hangup: signal(SignalKind::hangup())?,
+            hangup,
         })
     }
 

@@ -10,7 +10,7 @@ fn outcomes(reports: &[FileReport]) -> Vec<(&str, FileOutcome)> {
 }
 
 fn env_of(dir: &TestDir) -> BTreeMap<String, String> {
-    crate::config::env_file::merged(&dir.path().join(".env"), Vec::new()).unwrap()
+    crate::config::env_file::merged(&dir.path().join(".env"), Vec::new()).unwrap().variables
 }
 
 /// CLI-96, DEMO-2: a fresh directory gets three tenant files and a `.env`, and no tools.

@@ -55,6 +55,48 @@ fn the_environment_wins_over_the_file() {
     assert_eq!(check(&[("AGENT_MODEL", "mock:demo")]).code, Some(0));
 }
 
+/// CFG-5, DEC-1, ENV-26: what another service keeps in the same `.env` stops nothing; the check names the line.
+#[test]
+fn lines_of_somebody_else_are_skipped() {
+    let (folder, variables) = tenant_folder(NOWHERE, None);
+    write_dot_env(&folder.path, &variables);
+    let path = folder.path.join(".env");
+    let lines = fs::read_to_string(&path).unwrap();
+    fs::write(&path, format!("MY-VAR=planted\nplanted\n{lines}")).unwrap();
+    let checked = command(&folder.path, &BTreeMap::new(), &["config", "check"]);
+    assert_eq!(checked.code, Some(0), "{}", checked.stderr);
+    for line in ["warning: .env: line 1 is skipped: ", "warning: .env: line 2 is skipped: "] {
+        assert!(checked.stderr.contains(line), "{}", checked.stderr);
+    }
+    assert!(!checked.stderr.contains("planted"), "{}", checked.stderr);
+    assert_eq!(command(&folder.path, &BTreeMap::new(), &["config", "check", "--strict"]).code, Some(1));
+}
+
+/// ENV-1, CLI-4, ENV-26: an address of the database that cannot be used is one fault among the others, for every command.
+#[test]
+fn a_bad_database_address_is_told_with_the_other_faults() {
+    let (folder, mut env) = tenant_folder("postgres://app:planted@db.example:port/agent", None);
+    env.insert("PORT".to_owned(), "0".to_owned());
+    for (url, reason) in [
+        ("postgres://app:planted@db.example:port/agent", "is not a Postgres connection string"),
+        ("postgres://app:planted@db.example/agent?sslmode=planted", "sslmode must be one of"),
+        ("postgres://app:planted@db.example/agent?planted=1", "is not a Postgres connection string"),
+    ] {
+        env.insert("DATABASE_URL".to_owned(), url.to_owned());
+        for words in [["serve"].as_slice(), &["worker"], &["config", "check"], &["outbox", "list"]] {
+            let ended = command(&folder.path, &env, words);
+            assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""), "{words:?}");
+            let told = &ended.stderr;
+            assert!(told.starts_with("invalid environment: 2 faults\n"), "{words:?}: {told}");
+            assert!(
+                told.contains("  PORT: ") && told.contains(&format!("  DATABASE_URL: {reason}")),
+                "{told}"
+            );
+            assert!(told.contains(".env.example") && !told.contains("planted"), "{told}");
+        }
+    }
+}
+
 /// CFG-6, IMG-1: real tenant files and secrets are kept out of the repository and of the image.
 #[test]
 fn tenant_files_are_ignored() {
