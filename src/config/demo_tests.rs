@@ -134,6 +134,18 @@ fn the_demo_tenant_loads_with_the_one_documented_hint() {
     assert_eq!(self::tenant().unwrap(), tenant);
 }
 
+/// DEMO-1: every address of the demo tenant is on a domain that belongs to nobody.
+#[test]
+fn the_demo_tenant_names_example_domains_only() {
+    let addresses: Vec<&str> =
+        [PROMPT, CATALOG, RULES, TOOLS].iter().flat_map(|text| text.split("://").skip(1)).collect();
+    assert!(!addresses.is_empty());
+    for address in addresses {
+        let host = address.split(['/', '"', ' ', '\n']).next().unwrap();
+        assert!(host.ends_with(".example") || host.ends_with("example.com"), "{host}");
+    }
+}
+
 /// DEMO-3: the ids and facts that the mock model and the golden suite name.
 #[test]
 fn the_demo_tenant_has_the_ids_and_facts_others_rely_on() {

@@ -176,6 +176,34 @@ async fn a_plugin_that_cannot_be_loaded_stops_the_boot() {
     app.log_line("config reloaded").await;
 }
 
+/// ENV-18, XCK-10, XCK-1: a name that the service delivers with is refused as a tool's, at boot, in the check and by a
+/// reload.
+#[tokio::test]
+async fn a_reserved_name_is_refused_everywhere() {
+    let app = Setup::default().env("MANYCHAT_REPLY_FIELD", "sale_stage").start().await;
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/tools.json.example");
+    fs::copy(example, app.folder.path.join("config/tools.json")).unwrap();
+    for words in [["config", "check"].as_slice(), &["serve"], &["worker"]] {
+        let ended = command(&app.folder.path, &app.env, words);
+        assert_eq!(ended.code, Some(1), "{words:?}");
+        assert!(
+            ended.stderr.contains("tools.json") && ended.stderr.contains("MANYCHAT_REPLY_FIELD"),
+            "{}",
+            ended.stderr
+        );
+    }
+    app.signal(libc::SIGHUP);
+    let failed = app.log_line("config reload failed; keeping previous config").await;
+    assert!(failed["error"].as_str().unwrap().contains("MANYCHAT_REPLY_FIELD"), "{failed}");
+    let mut env = app.env.clone();
+    env.remove("MANYCHAT_REPLY_FIELD");
+    assert_eq!(
+        command(&app.folder.path, &env, &["config", "check"]).code,
+        Some(0),
+        "another name of the field"
+    );
+}
+
 fn edit(app: &TestApp, file: &str, change: impl FnOnce(&mut Value)) {
     let path = app.folder.path.join("config").join(file);
     let mut value: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();

@@ -330,7 +330,7 @@ async fn closing_names_what_it_does_and_refuses_the_rest() {
     assert_eq!(app.send("how much is it?").await.texts().len(), 1, "the agent answers again");
 }
 
-/// DEC-25: `config check --online` says plainly what is missing.
+/// DEC-25, GAP-CFG-10: `config check --online` says plainly what is missing.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_online_check_finds_a_tag_that_does_not_exist() {
     let stub = StubManyChat::start().await;

@@ -7,6 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
+use manychat_agent::store::embedded::testing::TestServer;
 use reqwest::Method;
 use serde_json::json;
 
@@ -116,7 +117,8 @@ async fn all_of_admin_is_behind_the_token() {
     }
 }
 
-/// RLD-1, RLD-11: a signal while the configuration is read for the first time ends nothing, and is not forgotten.
+/// RLD-1, RLD-11, ACC-CLI-4: a signal while the configuration is read for the first time ends nothing, and is not
+/// forgotten; a port of `.env` yields to that of the environment.
 #[tokio::test]
 async fn a_signal_during_the_start_is_a_reload_after_it() {
     let mut app = Setup::default().prepare().await;
@@ -124,11 +126,27 @@ async fn a_signal_during_the_start_is_a_reload_after_it() {
     make_pipe(&dot_env);
     app.spawn();
     // Opening it returns when the process reads; the process waits until it is closed.
-    let writer = open_pipe(&dot_env).await;
+    let mut writer = open_pipe(&dot_env).await;
     app.signal(libc::SIGHUP);
+    writer.write_all(b"PORT=1\n").unwrap();
     drop(writer);
     app.await_ready().await;
     app.log_line("config reloaded").await;
+}
+
+/// CLI-20, OPS-8, MIG-3: the steps of a start in their order, the port last; what media the process can read.
+#[tokio::test]
+async fn the_port_opens_last() {
+    let database = TestServer::empty_database().unwrap();
+    let app = Setup { database: Some(database), ..Setup::default() }.start().await;
+    let output = app.output();
+    let steps = ["configuration loaded", "migrations applied", "media capabilities", "Server listening"];
+    let places: Vec<_> =
+        steps.iter().map(|step| output.find(step).unwrap_or_else(|| panic!("{step}"))).collect();
+    assert!(places.is_sorted(), "{output}");
+    let media = app.log_line("media capabilities").await;
+    let fields = ["transcription", "images", "ffmpeg"].map(|name| media[name].clone());
+    assert_eq!(fields, [json!(null), json!(false), json!(false)]);
 }
 
 /// AUTH-2, AUTH-3, AUTH-6, AC-CH-1: every listed secret is valid, and the callback carries the presented one.

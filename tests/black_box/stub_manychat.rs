@@ -26,6 +26,8 @@ pub struct Call {
 struct Inner {
     calls: Vec<Call>,
     statuses: BTreeMap<String, u16>,
+    /// By path and contact; they win over the others.
+    of_contact: BTreeMap<(String, String), u16>,
     silent: Vec<String>,
     /// Tags of every contact and of the account.
     tags: Vec<String>,
@@ -54,6 +56,11 @@ impl StubManyChat {
     /// From now on this path is answered with this status; 200 is what it does by itself.
     pub fn answer(&self, path: &str, status: u16) {
         self.inner.lock().unwrap().statuses.insert(path.to_owned(), status);
+    }
+
+    /// The same for one contact.
+    pub fn answer_contact(&self, path: &str, subscriber: &str, status: u16) {
+        self.inner.lock().unwrap().of_contact.insert((path.to_owned(), subscriber.to_owned()), status);
     }
 
     /// From now on this path is never answered.
@@ -91,6 +98,7 @@ async fn serve(mut socket: TcpStream, inner: Arc<Mutex<Inner>>) {
         let (status, silent, body) = {
             let mut inner = inner.lock().unwrap();
             let path = call.path.clone();
+            let contact = call.body["subscriber_id"].as_str().unwrap_or_default().to_owned();
             inner.calls.push(call);
             let tags: Vec<Value> = inner.tags.iter().map(|tag| json!({ "id": 1, "name": tag })).collect();
             let data = match path.as_str() {
@@ -98,7 +106,8 @@ async fn serve(mut socket: TcpStream, inner: Arc<Mutex<Inner>>) {
                 GET_TAGS => Value::Array(tags),
                 _ => json!({}),
             };
-            let status = inner.statuses.get(&path).copied().unwrap_or(200);
+            let special = inner.of_contact.get(&(path.clone(), contact));
+            let status = special.or(inner.statuses.get(&path)).copied().unwrap_or(200);
             let word = if status == 200 { "success" } else { "error" };
             let body = json!({ "status": word, "data": data, "message": "as the test wishes" }).to_string();
             (status, inner.silent.contains(&path), body)
