@@ -68,8 +68,10 @@ async fn issuing_a_token_costs_the_turn_no_flight() {
         costs.push(proxy.flights() - before);
     }
     // Open, Settle and the confirmation, and the place in ManyChat's rate, which the turn does not wait for. A connection
-    // that is opened meanwhile adds to one of them and takes from none.
-    assert_eq!(costs.iter().min(), Some(&4), "{costs:?}");
+    // that happens to be opened adds to one round, and flights that share a connection can count as one: the middle one
+    // of three tells.
+    costs.sort_unstable();
+    assert!(costs[1] <= 4, "{costs:?}");
 }
 
 /// ARC-31, ARC-42, GAP-CH-5: a database that stops answering ends in the handoff copy, in time, and nothing of it
