@@ -76,7 +76,7 @@ async fn concurrent_claims_never_share_a_row() {
     assert!(taken >= 10);
 }
 
-/// AC-DL-12, AC-DL-16, BOX-11: only due rows, only a contact's oldest, at most as many as asked for.
+/// AC-DL-12, AC-DL-16, BOX-11, GAP-DL-4: only due rows, only a contact's oldest, at most as many as asked for.
 #[tokio::test]
 async fn only_a_contacts_oldest_due_reply_is_claimed() {
     let bench = Bench::new().await;
@@ -154,7 +154,7 @@ async fn a_lost_claim_writes_nothing() {
     assert_eq!(bench.row(id).await, ("delivering".to_owned(), 2, None, Some(*quick.process.as_uuid())));
 }
 
-/// GAP-DL-1, ARC-42, CRASH-8: a dead process's claim is free at once.
+/// GAP-DL-1, GAP-DB-2, PROC-5, ARC-42, CRASH-3, CRASH-4, CRASH-8: a dead process's claim is free at once.
 #[tokio::test]
 async fn a_dead_process_holds_nothing() {
     let bench = Bench::new().await;

@@ -102,7 +102,7 @@ async fn open_work_is_never_touched() {
     );
 }
 
-/// RET-1: rate windows after two days; finished rows of the outbox, a discarded dead letter among them.
+/// RET-1, GAP-DL-14, GAP-DB-3: rate windows after two days; finished rows of the outbox, a discarded dead letter among them.
 #[tokio::test]
 async fn finished_rows_go_by_their_own_age() {
     let mut bench = Bench::new().await;

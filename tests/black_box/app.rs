@@ -6,8 +6,8 @@ use std::io::Write;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use manychat_agent::store::embedded::testing::{TestDatabase, TestServer};
@@ -518,9 +518,15 @@ async fn answer(response: reqwest::Response, started: Instant) -> Option<Answer>
     Some(Answer { status, headers, body, elapsed: started.elapsed() })
 }
 
-fn client() -> reqwest::Client {
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    reqwest::Client::builder().tls_certs_only([]).no_proxy().timeout(PATIENCE).build().unwrap()
+/// One for all tests, because making one takes as long as a turn. It keeps no connection: each belongs to the runtime of
+/// the test that opened it.
+fn client() -> &'static reqwest::Client {
+    static CLIENT: LazyLock<reqwest::Client> = LazyLock::new(|| {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = reqwest::Client::builder().tls_certs_only([]).no_proxy().pool_max_idle_per_host(0);
+        client.timeout(PATIENCE).build().unwrap()
+    });
+    &CLIENT
 }
 
 /// Runs a command to its end.

@@ -143,7 +143,7 @@ async fn health_asks_the_running_server() {
     assert_eq!(command(&app.folder.path, &app.env, &["health", "--port", &port]).code, Some(0));
 }
 
-/// CLI-30 to CLI-32, MIG-1, OPS-5: a worker migrates, beats, reloads and ends like a server, and answers health checks
+/// CLI-30 to CLI-32, MIG-1, OPS-5, WRK-12: a worker migrates, beats, reloads and ends like a server, and answers health checks
 /// alone.
 #[tokio::test]
 async fn a_worker_runs_without_the_message_route() {

@@ -17,7 +17,7 @@ async fn an_empty_database_is_migrated_once() {
     assert_eq!(app.logs("migrations applied").len(), 1);
 }
 
-/// ACC-DB-3, MIG-6, PROC-1: five processes boot at once on an empty database.
+/// ACC-DB-3, MIG-6, GAP-DB-1, PROC-1: five processes boot at once on an empty database.
 #[tokio::test]
 async fn five_processes_boot_at_once() {
     let database = TestServer::empty_database().unwrap();

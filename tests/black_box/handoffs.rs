@@ -444,7 +444,7 @@ async fn several_handoffs_are_closed_at_once() {
     assert_eq!(run(&app, &["handoffs", "list"]).stdout, "no open handoffs\n");
 }
 
-/// DEC-25: `config check --online` says plainly what is missing.
+/// DEC-25, GAP-CFG-10: `config check --online` says plainly what is missing.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_online_check_finds_a_tag_that_does_not_exist() {
     let stub = StubManyChat::start().await;

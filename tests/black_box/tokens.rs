@@ -149,7 +149,7 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// TOK-1 to TOK-4, TOK-10, TOK-12, TOK-13, TOK-14, TOK-15, TURN-3, TURN-7, TURN-8, CONV-5, CAP-4, INB-3, AC-DL-20,
+/// TOK-1 to TOK-4, ENV-19, TOK-10, TOK-12, TOK-13, TOK-14, TOK-15, TURN-3, TURN-7, TURN-8, CONV-5, CAP-4, INB-3, AC-DL-20,
 /// AC-DL-25, AC-DL-26: every row of both tables.
 #[tokio::test]
 async fn the_binding_decides_what_a_message_may_do() {
@@ -234,7 +234,7 @@ async fn a_first_burst_is_one_conversation() {
     assert_eq!(stage.writes("8200001").len(), 1, "one token in all");
 }
 
-/// BOX-15, BOX-16, TOK-24, TOK-32, GAP-DL-16, DEC-31, DEC-35, LOG-8: a field that ManyChat refuses is given up at once
+/// WRK-9, BOX-15, BOX-16, TOK-24, TOK-32, GAP-DL-16, DEC-31, DEC-35, LOG-8: a field that ManyChat refuses is given up at once
 /// by the worker, without a word of ManyChat's, without mark or handoff, and the next message tries again.
 #[tokio::test]
 async fn a_refused_write_is_given_up_and_issued_again() {
@@ -383,7 +383,7 @@ async fn a_backfill_stops_when_every_write_fails() {
 /// and no contact gets two tokens. An id that no request could carry any more is no stumbling block.
 #[tokio::test]
 async fn a_backfill_can_be_interrupted_repeated_and_run_twice() {
-    let stage = Stage::start(false).await;
+    let stage = Stage::with(false, Setup::default().env("MANYCHAT_CALLS_PER_SECOND", "25")).await;
     seed_many(&stage, 60).await;
     stage.app.run("update conversations set subscriber_id = '' where subscriber_id = '9000001'").await;
     let interrupted = std::process::Command::new(binary())

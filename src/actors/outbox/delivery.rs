@@ -166,7 +166,7 @@ pub(in crate::actors) fn random_share() -> f64 {
 mod tests {
     use super::*;
 
-    /// BOX-13, DEC-31: doubling from 2 s to 300 s, a tenth of jitter.
+    /// BOX-13, GAP-DL-9, DEC-31: doubling from 2 s to 300 s, a tenth of jitter.
     #[test]
     fn delays_double_up_to_five_minutes() {
         let middle = |attempt| delay(attempt, None, 0.5).as_secs_f64().round();
