@@ -24,7 +24,7 @@ fn the_image_is_built_as_documented() {
     assert_holds(
         &dockerfile,
         &[
-            "RUN scripts/build-dist",
+            "RUN scripts/build-dist && scripts/no-crash-points target/dist/agent",
             "WORKDIR /app",
             "USER 10001:10001",
             "ENV NODE_ENV=production",
