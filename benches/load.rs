@@ -2,9 +2,10 @@
 //! how fast the service starts. It drives the real program over loopback HTTP against a durable Postgres of its own.
 //!
 //! ```sh
-//! cargo bench --bench load                    # flights turns race delivery idle start
+//! cargo bench --bench load                    # flights turns pair race delivery idle start
 //! cargo bench --bench load -- turns           # one part
 //! cargo bench --bench load -- turns --seconds 5 --rounds 1
+//! cargo bench --bench load -- soak --minutes 30   # half load for long; only when it is named
 //! cargo bench --bench load -- turns --set plan_cache_mode=auto     # a setting of the Postgres server
 //! ```
 //!
@@ -20,6 +21,8 @@ mod figures;
 mod flights;
 #[path = "load/idle.rs"]
 mod idle;
+#[path = "load/pair.rs"]
+mod pair;
 #[path = "load/pgbench.rs"]
 mod pgbench;
 #[path = "load/postgres.rs"]
@@ -32,6 +35,8 @@ mod proxy;
 mod race;
 #[path = "load/service.rs"]
 mod service;
+#[path = "load/soak.rs"]
+mod soak;
 #[path = "load/stand_in.rs"]
 mod stand_in;
 #[path = "load/start.rs"]
@@ -52,16 +57,25 @@ struct Plan {
     seconds: Duration,
     /// Measurements of a kind.
     rounds: usize,
+    /// Length of the soak.
+    soak: Duration,
     /// Settings of the Postgres server over the usual ones.
     settings: Vec<(String, String)>,
 }
 
-const PARTS: [&str; 6] = ["flights", "turns", "race", "delivery", "idle", "start"];
+const PARTS: [&str; 7] = ["flights", "turns", "pair", "race", "delivery", "idle", "start"];
+/// Takes so long that it must be asked for.
+const SOAK: &str = "soak";
 
 impl Plan {
     fn of(words: impl Iterator<Item = String>) -> anyhow::Result<Self> {
-        let mut plan =
-            Self { parts: Vec::new(), seconds: Duration::from_secs(10), rounds: 3, settings: Vec::new() };
+        let mut plan = Self {
+            parts: Vec::new(),
+            seconds: Duration::from_secs(10),
+            rounds: 3,
+            soak: Duration::from_secs(1800),
+            settings: Vec::new(),
+        };
         // `cargo bench` adds `--bench`.
         let mut words = words.filter(|word| word != "--bench");
         while let Some(word) = words.next() {
@@ -69,10 +83,11 @@ impl Plan {
                 "--seconds" => plan.seconds = Duration::from_secs(number(words.next())?),
                 "--rounds" => plan.rounds = usize::try_from(number(words.next())?)?,
                 "--set" => plan.settings.push(setting(words.next())?),
-                part if PARTS.contains(&part) => plan.parts.push(word),
+                "--minutes" => plan.soak = soak::minutes(words.next())?,
+                part if part == SOAK || PARTS.contains(&part) => plan.parts.push(word),
                 other => {
                     bail!(
-                        "unknown word `{other}`: the parts are {}; --seconds N, --rounds N, --set NAME=VALUE",
+                        "unknown word `{other}`: the parts are {} {SOAK}; --seconds N, --rounds N, --minutes N, --set NAME=VALUE",
                         PARTS.join(" ")
                     )
                 }
@@ -111,9 +126,11 @@ fn main() -> anyhow::Result<()> {
         match part.as_str() {
             "flights" => flights::run(&runtime, &postgres)?,
             "turns" => turns::run(&runtime, &postgres, plan.seconds, plan.rounds)?,
+            "pair" => pair::run(&runtime, &postgres, plan.seconds, plan.rounds)?,
             "race" => race::run(&runtime, &postgres, plan.seconds)?,
             "delivery" => delivery::run(&runtime, &postgres)?,
             "idle" => idle::run(&runtime, &postgres)?,
+            SOAK => soak::run(&runtime, &postgres, plan.soak)?,
             _ => start::run(&runtime, &postgres, plan.seconds)?,
         }
     }

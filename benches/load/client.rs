@@ -17,7 +17,7 @@ use crate::service::{ADMIN, SECRET};
 
 /// What contacts write, in this order. The mock model answers each differently and escalates none, so that no guardrail
 /// has to replace a repetition in a window of ten turns.
-const TEXTS: [&str; 9] = [
+pub const TEXTS: [&str; 9] = [
     "hello there",
     "How much is the foundation course?",
     "What is the schedule?",
@@ -75,6 +75,22 @@ impl Connection {
             bail!("not a reply of the model: {}", String::from_utf8_lossy(body));
         }
         Ok(())
+    }
+
+    /// The same with whatever the answer holds: behind a reply that is still queued it is silent.
+    pub async fn talk(&mut self, contact: u64, text: &str) -> anyhow::Result<()> {
+        let mut output = std::mem::take(&mut self.output);
+        write_message(&mut output, contact, text);
+        let status = self.exchange(&output).await;
+        self.output = output;
+        anyhow::ensure!(status? == 200, "the service refused a message");
+        Ok(())
+    }
+
+    /// Sends a contact's message and hangs up.
+    pub async fn leave(mut self, contact: u64, text: &str) -> anyhow::Result<()> {
+        write_message(&mut self.output, contact, text);
+        Ok(self.stream.write_all(&self.output).await?)
     }
 
     /// Sends a request in one write and reads its whole answer; the status code.
@@ -135,6 +151,8 @@ fn contains(text: &[u8], part: &[u8]) -> bool {
 /// Contacts that take turns writing. At any time as many of them are open as there are connections, all different.
 pub struct Crowd {
     contacts: u64,
+    /// Numbers of contacts begin behind this one.
+    behind: u64,
     next: Rc<Cell<u64>>,
 }
 
@@ -167,7 +185,12 @@ pub enum Until {
 impl Crowd {
     /// So many contacts, none of whom has written yet.
     pub fn of(contacts: u64) -> Self {
-        Self { contacts, next: Rc::new(Cell::new(0)) }
+        Self::beyond(contacts, 0)
+    }
+
+    /// So many contacts, numbered behind `behind`.
+    pub fn beyond(contacts: u64, behind: u64) -> Self {
+        Self { contacts, behind, next: Rc::new(Cell::new(0)) }
     }
 
     /// Lets them write over so many connections.
@@ -180,7 +203,13 @@ impl Crowd {
         let local = LocalSet::new();
         let writers: Vec<_> = (0..connections)
             .map(|_| {
-                local.spawn_local(keep_writing(address, self.contacts, Rc::clone(&self.next), deadline, last))
+                local.spawn_local(keep_writing(
+                    address,
+                    (self.contacts, self.behind),
+                    Rc::clone(&self.next),
+                    deadline,
+                    last,
+                ))
             })
             .collect();
         local.await;
@@ -196,7 +225,7 @@ impl Crowd {
 
 async fn keep_writing(
     address: SocketAddr,
-    contacts: u64,
+    (contacts, behind): (u64, u64),
     next: Rc<Cell<u64>>,
     deadline: Instant,
     last: u64,
@@ -211,7 +240,7 @@ async fn keep_writing(
         }
         next.set(place + 1);
         let text = usize::try_from(place / contacts).ok().and_then(|turn| TEXTS.get(turn % TEXTS.len()));
-        connection.say(place % contacts, text.copied().unwrap_or_default()).await?;
+        connection.say(behind + place % contacts, text.copied().unwrap_or_default()).await?;
         latencies.push(sent.elapsed());
     }
 }

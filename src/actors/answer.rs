@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 
@@ -12,8 +13,67 @@ use crate::domain::{ConversationId, TurnId};
 pub struct Answer {
     /// A rendered Dynamic Block.
     pub body: Vec<u8>,
-    /// The reply these bytes carry; `None` for a silent answer, a holding line or a handoff.
-    pub owed: Option<OwedReply>,
+    /// What depends on these bytes reaching the caller; `None` for a silent answer or a holding line.
+    pub owed: Option<Owed>,
+}
+
+/// Something that must be known to have been handed over. Dropping it says that it was not.
+pub enum Owed {
+    /// A settled reply.
+    Reply(OwedReply),
+    /// The escalation copy of a turn that failed.
+    Handoff(HandoffReceipt),
+}
+
+impl Owed {
+    /// The last byte was taken by a socket that is not known to be closed.
+    pub fn handed_over(self) {
+        match self {
+            Self::Reply(reply) => reply.handed_over(),
+            Self::Handoff(receipt) => receipt.handed_over(),
+        }
+    }
+}
+
+/// Tells whoever ends a failed turn that the contact has the escalation copy; dropped before that, that it has not, so
+/// that the copy goes through the outbox (ARC-32, ARC-40, GAP-CH-7).
+pub struct HandoffReceipt(oneshot::Sender<()>);
+
+impl HandoffReceipt {
+    /// A receipt and where it arrives.
+    pub(super) fn new() -> (Self, Told) {
+        let (receipt, told) = oneshot::channel();
+        (Self(receipt), Told::OnReceipt(told))
+    }
+
+    fn handed_over(self) {
+        // Nobody waits for it when the process is going down.
+        let _ = self.0.send(());
+    }
+}
+
+/// Whether a contact has read the escalation copy.
+pub(super) enum Told {
+    /// It has not.
+    No,
+    /// The response says it.
+    Yes,
+    /// If the copy was handed over.
+    OnReceipt(oneshot::Receiver<()>),
+}
+
+/// How long a receipt is waited for: a response takes its one chunk at once or is dropped.
+const RECEIPT: Duration = Duration::from_secs(10);
+
+impl Told {
+    /// Waits until it is known.
+    pub(super) async fn known(self) -> bool {
+        match self {
+            Self::No => false,
+            Self::Yes => true,
+            Self::OnReceipt(receipt) => matches!(tokio::time::timeout(RECEIPT, receipt).await, Ok(Ok(()))),
+        }
+    }
 }
 
 /// Where an answer is awaited.
@@ -41,8 +101,7 @@ impl OwedReply {
         Self { turn, confirmer, watched: Watched { unconfirmed, in_hand, freed } }
     }
 
-    /// The last byte was taken by a socket that is not known to be closed.
-    pub fn handed_over(mut self) {
+    fn handed_over(mut self) {
         self.watched.in_hand = None;
     }
 }

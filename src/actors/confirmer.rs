@@ -16,6 +16,7 @@ use super::supervised::Restarts;
 use crate::domain::{Clock, ConversationId, TurnId};
 use crate::store::notices::Freed;
 use crate::store::{Database, StoreError, owed};
+use crate::telemetry::crash_points::{self, Point};
 
 /// Most replies one statement confirms.
 const BATCH: usize = 512;
@@ -151,6 +152,7 @@ impl Worker {
             }
             confirmed.push(work.turn);
         }
+        crash_points::passed_late(Point::BytesOut).await;
         if confirm_all(&self.database, self.clock.as_ref(), &confirmed).await {
             self.waker.wake();
         }

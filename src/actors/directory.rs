@@ -27,7 +27,7 @@ use super::answer::Outgoing;
 /// Bounds of what is accepted (ARC-23, DEC-35). actix mailboxes are no bound, so these are counted by us.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Messages of one contact that may wait.
+    /// Messages of one contact that may wait, those with another token counted apart (LANE-3).
     pub waiting_per_contact: usize,
     /// Messages accepted by this process and not answered yet.
     pub open_messages: usize,
@@ -121,7 +121,7 @@ impl Directory {
             Place::Occupied(place) => place.into_ref(),
             Place::Vacant(place) => place.insert(self.start(&key, Arc::new(Mailbox::new()))),
         };
-        if resident.mailbox.len() >= self.limits.waiting_per_contact {
+        if resident.mailbox.len_beside(&message.inbound) >= self.limits.waiting_per_contact {
             return Accepted::Overloaded;
         }
         resident.mailbox.put(message, &self.open_messages);

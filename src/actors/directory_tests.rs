@@ -11,9 +11,10 @@ use rust_decimal::Decimal;
 use tokio::sync::oneshot;
 
 use super::*;
-use crate::actors::answer::Answer;
+use crate::actors::answer::{Answer, Told};
 use crate::actors::confirmer::Confirmer;
 use crate::actors::conversation::{Copy, Steps};
+use crate::actors::resolver::Failure;
 use crate::config::demo;
 use crate::domain::{Binding, ContactText, ConversationId, Fence, ProcessId};
 use crate::model::Reply;
@@ -103,7 +104,7 @@ impl Played {
         let gone = usize::from(self.chance(4));
         self.note_run(&key_of(request), request, gone);
         let kept = request.rows.iter().skip(gone).map(|row| row.id).collect();
-        OpenReport::Waiting(Waits { conversation: ConversationId::fresh(), kept })
+        OpenReport::Waiting(Waits { conversation: Some(ConversationId::fresh()), kept })
     }
 }
 
@@ -210,7 +211,7 @@ impl Steps for Watch {
         })
     }
 
-    fn resolve_later(&self, _: Arc<TurnRequest>, _: bool, _: bool) {}
+    fn resolve_later(&self, _: Arc<TurnRequest>, _: Told, _: Failure) {}
 
     fn render(&self, copy: Copy, _: &Snapshot, _: &str) -> Option<Vec<u8>> {
         Some(format!("{copy:?}").into_bytes())
@@ -284,7 +285,7 @@ fn runtime() -> &'static tokio::runtime::Runtime {
     Box::leak(Box::new(built.unwrap()))
 }
 
-/// ARC-20, ARC-22: 20 000 conversations, panics in actors and in steps, failing and held lanes, and every actor
+/// ARC-20, ARC-22, LANE-11: 20 000 conversations, panics in actors and in steps, failing and held lanes, and every actor
 /// asked to leave all the time.
 #[test]
 fn no_message_is_lost_or_run_twice_whatever_fails() {
@@ -378,9 +379,35 @@ fn the_directory_sheds_load_at_its_bounds() {
             stage.directory.deliver(message)
         };
         tokio::time::sleep(Duration::from_millis(50)).await;
-        let first: Vec<Accepted> = (0..4).map(|number| send(number, 1)).collect();
+        let first: Vec<Accepted> = (1..5).map(|number| send(number, 1)).collect();
         assert_eq!(first, [Accepted::Yes, Accepted::Yes, Accepted::Yes, Accepted::Overloaded]);
-        let second: Vec<Accepted> = (4..7).map(|number| send(number, 2)).collect();
+        let second: Vec<Accepted> = (5..8).map(|number| send(number, 2)).collect();
         assert_eq!(second, [Accepted::Yes, Accepted::Yes, Accepted::Overloaded]);
+    });
+}
+
+/// LANE-3, ORD-2: messages with another token than the contact's have a bound of their own.
+#[test]
+fn forged_messages_do_not_use_up_the_contacts_bound() {
+    let runtime = runtime();
+    let system = actix_rt::System::with_tokio_rt(move || runtime);
+    system.block_on(async move {
+        let stage =
+            Stage::new(runtime, Limits { waiting_per_contact: 2, open_messages: 50, ..Limits::default() });
+        for arbiter in &stage.arbiters {
+            arbiter.stop();
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let mut kept = Vec::new();
+        // Multiples of nine carry a forged token.
+        let sent: Vec<Accepted> = [9, 18, 27, 1]
+            .into_iter()
+            .map(|number| {
+                let (message, answer) = message(number, 1, &stage.snapshot);
+                kept.push(answer);
+                stage.directory.deliver(message)
+            })
+            .collect();
+        assert_eq!(sent, [Accepted::Yes, Accepted::Yes, Accepted::Overloaded, Accepted::Yes]);
     });
 }

@@ -1,5 +1,6 @@
 //! Calls a person through ManyChat (DEC-25): adds the tenant's tag to the contact of every open handoff whose text is
-//! out, and takes it off when the handoff is closed. One attempt each way, claimed in the database before the call.
+//! out, and takes it off when the handoff is closed. One attempt to add, written to the database when its call starts; taking
+//! off, which does no harm twice, is tried again for a day.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,11 +8,13 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use tokio::runtime::Handle;
+use uuid::Uuid;
 
+use super::outbox::{delay, random_share};
 use crate::domain::ProcessId;
-use crate::manychat::{Action, ManyChatError, Priority};
-use crate::store::handoff_tags::{self as tags, Attempt, Attempted, Change};
-use crate::store::{Pulse, StoreError};
+use crate::manychat::{Action, Class, Gate, ManyChatError, Priority};
+use crate::store::handoff_tags::{self as tags, Attempt, Attempted, Change, Claimer};
+use crate::store::{Database, Pulse, StoreError};
 use crate::telemetry::Seldom;
 use crate::turn::{Snapshots, TurnContext};
 
@@ -22,6 +25,8 @@ const MOST: i64 = 20;
 /// Tries to write an outcome down, and the pause between two. After that it becomes unknown.
 const RECORD_TRIES: u32 = 20;
 const RECORD_PAUSE: Duration = Duration::from_millis(500);
+/// Longest writing that an addition begins, while it holds its place in the rate.
+const BEGIN_LIMIT: Duration = Duration::from_secs(5);
 /// How often a stop looks whether it is done.
 const STOP_STEP: Duration = Duration::from_millis(10);
 
@@ -89,16 +94,20 @@ impl HandoffTags {
     }
 
     async fn work(&self) -> Result<(), StoreError> {
-        let (database, tenant) = (&self.context.database, &self.context.settings.tenant);
-        let process = self.pulse.process();
+        let database = &self.context.database;
+        let claimer = Claimer {
+            tenant: self.context.settings.tenant.clone(),
+            process: self.pulse.process(),
+            dead_secs: self.pulse.others_dead_secs(),
+        };
         let snapshot = self.snapshots.current();
         let rule = snapshot.tenant.rules.handoff.as_ref();
         self.tidy(rule.is_some()).await?;
-        let mut attempts = tags::claim_removals(database, tenant, process, MOST).await?;
+        let mut attempts = tags::claim_removals(database, &claimer, MOST).await?;
         if let Some(rule) = rule {
-            attempts.extend(tags::claim_additions(database, tenant, process, &rule.tag, MOST).await?);
+            attempts.extend(tags::claim_additions(database, &claimer, &rule.tag, MOST).await?);
         }
-        join_all(attempts.iter().map(|attempt| self.attempt(attempt, process))).await;
+        join_all(attempts.iter().map(|attempt| self.attempt(attempt, claimer.process))).await;
         Ok(())
     }
 
@@ -118,19 +127,32 @@ impl HandoffTags {
     }
 
     async fn attempt(&self, attempt: &Attempt, process: ProcessId) {
-        let action = match attempt.change {
-            Change::Add => Action::AddTag { tag: attempt.tag.clone() },
-            Change::Remove => Action::RemoveTag { tag: attempt.tag.clone() },
+        let (manychat, tag) = (&self.context.manychat, attempt.tag.clone());
+        let result = match attempt.change {
+            Change::Add => {
+                let gate = Gate::new(begun(self.context.database.clone(), process, attempt.handoff));
+                manychat.perform_through(&attempt.subscriber, Action::AddTag { tag }, gate).await
+            }
+            Change::Remove => {
+                let action = Action::RemoveTag { tag };
+                manychat.perform(&attempt.subscriber, action, Priority::Background).await
+            }
         };
-        let result = self.context.manychat.perform(&attempt.subscriber, action, Priority::Background).await;
-        report(attempt, &result);
-        self.record(attempt, process, &outcome_of(result)).await;
+        let again = result.as_ref().err().and_then(|error| again_after(attempt, error));
+        report(attempt, &result, again);
+        self.record(attempt, process, &outcome_of(result), again).await;
     }
 
     /// `process`: the id under which the attempt was claimed.
-    async fn record(&self, attempt: &Attempt, process: ProcessId, outcome: &Attempted) {
+    async fn record(
+        &self,
+        attempt: &Attempt,
+        process: ProcessId,
+        outcome: &Attempted,
+        again: Option<Duration>,
+    ) {
         for _ in 0..RECORD_TRIES {
-            match tags::record(&self.context.database, process, attempt, outcome).await {
+            match tags::record(&self.context.database, process, attempt, outcome, again).await {
                 Ok(()) => return,
                 Err(error) => tracing::warn!(err = %error, "handoff tag not recorded yet"),
             }
@@ -138,6 +160,26 @@ impl HandoffTags {
         }
         tracing::error!(conversation = %attempt.conversation, "handoff tag not recorded");
     }
+}
+
+/// Whether the call that adds a tag may start: that it does is written down first. In doubt it does not, and the claim is
+/// given back.
+async fn begun(database: Database, process: ProcessId, handoff: Uuid) -> bool {
+    match tokio::time::timeout(BEGIN_LIMIT, tags::begin(&database, process, handoff)).await {
+        Ok(Ok(begun)) => begun,
+        Ok(Err(error)) => {
+            tracing::warn!(err = %error, "handoff tag not begun");
+            false
+        }
+        Err(_) => false,
+    }
+}
+
+/// When a failed removal is tried again (BOX-13): a failure that may pass, or one after which nobody knows.
+fn again_after(attempt: &Attempt, error: &ManyChatError) -> Option<Duration> {
+    let may_help = error.class() == Class::Retryable || error.may_have_acted();
+    let wanted = attempt.change == Change::Remove && may_help;
+    wanted.then(|| delay(attempt.number, error.retry_after(), random_share()))
 }
 
 /// The row keeps the kind of a failure only; ManyChat's own words go to the log, cleaned.
@@ -152,7 +194,7 @@ fn outcome_of(result: Result<(), ManyChatError>) -> Attempted {
     if error.may_have_acted() { Attempted::Unknown(kind) } else { Attempted::Failed(kind) }
 }
 
-fn report(attempt: &Attempt, result: &Result<(), ManyChatError>) {
+fn report(attempt: &Attempt, result: &Result<(), ManyChatError>, again: Option<Duration>) {
     let conversation = attempt.conversation;
     match (attempt.change, result) {
         (Change::Add, Ok(())) => tracing::info!(%conversation, "person called"),
@@ -163,8 +205,11 @@ fn report(attempt: &Attempt, result: &Result<(), ManyChatError>) {
         (Change::Add, Err(error)) => {
             tracing::error!(%conversation, err = %error, "person not called: the tag was not added");
         }
+        (Change::Remove, Err(error)) if again.is_some() => {
+            tracing::warn!(%conversation, err = %error, "handoff tag not removed yet");
+        }
         (Change::Remove, Err(error)) => {
-            tracing::warn!(%conversation, err = %error, "handoff tag not removed")
+            tracing::error!(%conversation, err = %error, "handoff tag not removed");
         }
     }
 }
@@ -185,5 +230,37 @@ mod tests {
         assert_eq!(outcome_of(Err(ManyChatError::NoToken)), Attempted::Failed("no_token".to_owned()));
         let unstarted = ManyChatError::NotStarted { reason: Unstarted::HeartbeatTooOld };
         assert_eq!(outcome_of(Err(unstarted)), Attempted::NotStarted);
+    }
+
+    /// BOX-13, DEC-25: taking off is tried again after a failure that may pass or may have been none; adding never is.
+    #[test]
+    fn only_removals_are_tried_again() {
+        let attempt = |change, number| Attempt {
+            handoff: Uuid::nil(),
+            conversation: crate::domain::ConversationId::from(Uuid::nil()),
+            subscriber: crate::domain::SubscriberId::stored("7"),
+            tag: "needs-person".to_owned(),
+            change,
+            number,
+        };
+        let refused = |status| ManyChatError::Api {
+            endpoint: Endpoint::RemoveTag,
+            status,
+            code: None,
+            said: crate::manychat::Said::default(),
+            retry_after: None,
+        };
+        for status in [429, 503] {
+            let pause = again_after(&attempt(Change::Remove, 3), &refused(status)).unwrap();
+            assert!((7.0..9.0).contains(&pause.as_secs_f64()), "{pause:?}");
+            assert_eq!(again_after(&attempt(Change::Add, 1), &refused(status)), None);
+        }
+        assert_eq!(again_after(&attempt(Change::Remove, 1), &refused(400)), None);
+        let garbage = ManyChatError::Response {
+            endpoint: Endpoint::RemoveTag,
+            status: 200,
+            problem: "the body is not JSON",
+        };
+        assert!(again_after(&attempt(Change::Remove, 1), &garbage).is_some());
     }
 }

@@ -8,11 +8,12 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use jiff::{SignedDuration, Timestamp};
 
+use super::answer::Told;
 use super::confirmer::{Confirmer, Watched};
 use super::outbox::OutboxWaker;
-use super::resolver::Resolver;
+use super::resolver::{Failure, Left, Resolver};
 use crate::channel::{InboundMessage, Media};
-use crate::domain::{ContactText, MediaKind, ProcessId, Redacted, SubscriberId, TurnId};
+use crate::domain::{ContactText, ConversationId, MediaKind, ProcessId, Redacted, SubscriberId, TurnId};
 use crate::store::inbox::{self, OrphanedContact, Repeated, WaitingMessage};
 use crate::store::open::OpenTurn;
 use crate::store::second_run::{self, SecondRun, Taker};
@@ -55,9 +56,13 @@ impl LateTurns {
         tracing::warn!(%turn, conversation = %run.opened.conversation, found = "running",
             again = run.again, "reply of a dead process taken over");
         let request = Arc::new(self.request_of(turn, taker.process, snapshot, &run));
+        let conversation = run.opened.conversation;
         let ended = self.second_run(&request, run).await;
-        if ended.is_err() {
-            self.resolver.resolve_later(request, false, true);
+        if let Err(error) = &ended {
+            let cause = StoreError::InDoubt;
+            tracing::warn!(%turn, %conversation, err = %error, "recovery of a contact not finished");
+            self.resolver.resolve_later(request, Told::No, opened_failed(conversation, cause));
+            return Ok(());
         }
         ended
     }
@@ -81,6 +86,7 @@ impl LateTurns {
         let snapshot = self.snapshots.current();
         let burst =
             first_burst(inbox::waiting(&self.context.database, contact.conversation).await?, &snapshot);
+        let conversation = contact.conversation;
         let (Some(first), process) = (burst.first(), self.context.pulse.process()) else { return Ok(()) };
         let repeated = (burst.len() == 1).then(|| (first.process, first.text.clone(), first.received_at));
         let request = Arc::new(self.inherited(contact, process, snapshot, burst));
@@ -89,8 +95,10 @@ impl LateTurns {
             // The lane is held, or the messages are gone: nothing of it is ours yet.
             OpenReport::Waiting(_) => return Ok(()),
             OpenReport::Failed(error) => {
-                self.resolver.resolve_later(request, false, false);
-                return Err(error);
+                tracing::warn!(%conversation, err = %error, "recovery of a contact not finished");
+                let failure = Failure::before_open(error, Some(conversation));
+                self.resolver.resolve_later(request, Told::No, failure);
+                return Ok(());
             }
         };
         tracing::warn!(turn = %request.id, conversation = %opened.conversation, messages = opened.taken,
@@ -127,6 +135,9 @@ impl LateTurns {
                 text: &snapshot.tenant.rules.messages.escalation,
                 told: false,
                 tokens_enforced: self.context.settings.tokens_enforced,
+                messages: Vec::new(),
+                token_digest: None,
+                arrived: self.context.clock.now(),
                 now: self.context.clock.now(),
             };
             match owed::resolve(&self.context.database, &handoff).await {
@@ -138,7 +149,8 @@ impl LateTurns {
 
     /// Decides and settles; whatever goes wrong ends with a person.
     async fn finish(&self, request: Arc<TurnRequest>, opened: OpenTurn) {
-        let way = Way { deferred: true, silenced: false, limit: None };
+        let conversation = opened.conversation;
+        let way = Way { deferred: true, behind: false, silenced: false, limit: None };
         let work = async {
             let draft = turn::decide(&self.context, &request, &opened).await;
             turn::settle(&self.context, &request, &opened, &draft, way).await
@@ -150,10 +162,13 @@ impl LateTurns {
             }
             // Nothing is owed any more, or it is somebody else's.
             Ok(SettleReport::Hushed | SettleReport::Dropped) => {}
-            Ok(SettleReport::Superseded | SettleReport::Failed(_)) | Err(_) => {
-                self.resolver.resolve_later(request, false, true);
-            }
+            Ok(SettleReport::Failed(error)) => self.end(request, conversation, error),
+            Ok(SettleReport::Superseded) | Err(_) => self.end(request, conversation, StoreError::InDoubt),
         }
+    }
+
+    fn end(&self, request: Arc<TurnRequest>, conversation: ConversationId, cause: StoreError) {
+        self.resolver.resolve_later(request, Told::No, opened_failed(conversation, cause));
     }
 
     /// A turn that has killed two processes, or has no message any more.
@@ -277,6 +292,10 @@ impl LateTurns {
             received_at,
         }
     }
+}
+
+const fn opened_failed(conversation: ConversationId, cause: StoreError) -> Failure {
+    Failure { left: Left::Opened, cause, conversation: Some(conversation) }
 }
 
 fn is_out_of_reach(came: Timestamp, now: Timestamp) -> bool {

@@ -20,12 +20,12 @@ mod supervisor;
 mod system;
 mod waking;
 
-pub use answer::{Answer, Outgoing, OwedReply};
+pub use answer::{Answer, HandoffReceipt, Outgoing, Owed, OwedReply};
 pub use confirmer::Confirmer;
 pub use directory::{Accepted, Directory, IsGone, Limits, Message};
 pub use heartbeat::Heartbeat;
 pub use manychat::{Delivery, ManyChat, ManyChatReport};
 pub use observe::{ActorsReport, BusyConversation};
 pub use pressure::{Overload, Pressure};
-pub use supervisor::Supervisor;
+pub use supervisor::{Drained, Supervisor};
 pub use system::{OutboxSettings, Services, System, Wiring};

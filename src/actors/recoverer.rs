@@ -11,9 +11,10 @@ use tokio::runtime::Handle;
 use super::confirmer::Watched;
 use super::late::LateTurns;
 use super::supervised::Restarts;
+use crate::domain::ConversationId;
 use crate::store::StoreError;
 use crate::store::inbox;
-use crate::store::owed::{self, Orphan};
+use crate::store::owed::{self, Orphan, OrphanState};
 use crate::telemetry::Seldom;
 
 /// Late turns at the same time; each may call the model, and living contacts need it too.
@@ -106,31 +107,31 @@ impl Recoverer {
         for contact in inbox::orphaned(&context.database, &settings.tenant, dead, most).await? {
             if let Some(at_work) = self.begin(*contact.conversation.as_uuid()) {
                 let late = self.late.clone();
-                self.spawn(at_work, async move { late.answer_waiting(contact).await });
+                self.spawn(at_work, contact.conversation, async move { late.answer_waiting(contact).await });
             }
         }
         Ok(())
     }
 
-    fn take_over(&self, orphan: Orphan) {
-        let found = match orphan {
-            Orphan::Said(turn) => {
+    fn take_over(&self, Orphan { turn, conversation, state }: Orphan) {
+        let found = match state {
+            OrphanState::Said => {
                 self.late.confirmer.queue(turn, Watched::default());
-                (turn, "said")
+                "said"
             }
-            Orphan::Queued(turn) => {
+            OrphanState::Queued => {
                 self.late.confirmer.confirm(turn, Watched::default());
-                (turn, "queued")
+                "queued"
             }
-            Orphan::Running(turn) => {
+            OrphanState::Running => {
                 if let Some(at_work) = self.begin(*turn.as_uuid()) {
                     let late = self.late.clone();
-                    self.spawn(at_work, async move { late.run_again(turn).await });
+                    self.spawn(at_work, conversation, async move { late.run_again(turn).await });
                 }
                 return;
             }
         };
-        tracing::warn!(turn = %found.0, found = found.1, "reply of a dead process taken over");
+        tracing::warn!(%turn, %conversation, found, "reply of a dead process taken over");
     }
 
     /// `None` when it is at work on that already, or on enough.
@@ -140,10 +141,15 @@ impl Recoverer {
         begins.then(|| AtWork { id, all: Arc::clone(&self.at_work) })
     }
 
-    fn spawn(&self, at_work: AtWork, work: impl Future<Output = Result<(), StoreError>> + Send + 'static) {
+    fn spawn(
+        &self,
+        at_work: AtWork,
+        conversation: ConversationId,
+        work: impl Future<Output = Result<(), StoreError>> + Send + 'static,
+    ) {
         self.io.spawn(async move {
             if let Err(error) = work.await {
-                tracing::warn!(err = %error, "recovery of a contact not finished");
+                tracing::warn!(%conversation, err = %error, "recovery of a contact not finished");
             }
             drop(at_work);
         });

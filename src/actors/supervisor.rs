@@ -43,8 +43,17 @@ struct Observe;
 
 /// Wait until nothing is under way, at most this long.
 #[derive(actix::Message)]
-#[rtype(result = "bool")]
+#[rtype(result = "Drained")]
 struct Drain(Duration);
+
+/// How a drain ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Drained {
+    /// Nothing was left over.
+    pub all: bool,
+    /// Messages that neither the database nor another process knows of: no one hears of them any more.
+    pub unrecorded: usize,
+}
 
 impl Supervisor {
     pub(super) const fn new(address: Addr<SupervisorActor>) -> Self {
@@ -56,10 +65,10 @@ impl Supervisor {
         self.address.send(Observe).await.ok()
     }
 
-    /// Waits until every turn has settled, every reply is confirmed and every failed turn is resolved (ARC-49). False
-    /// when `limit` passed first.
-    pub async fn drain(&self, limit: Duration) -> bool {
-        self.address.send(Drain(limit)).await.unwrap_or(false)
+    /// Waits until every turn has settled, every reply is confirmed and every failed turn is resolved (ARC-49), at most
+    /// for `limit`.
+    pub async fn drain(&self, limit: Duration) -> Drained {
+        self.address.send(Drain(limit)).await.unwrap_or_default()
     }
 }
 
@@ -103,7 +112,7 @@ impl Handler<Observe> for SupervisorActor {
 }
 
 impl Handler<Drain> for SupervisorActor {
-    type Result = ResponseFuture<bool>;
+    type Result = ResponseFuture<Drained>;
 
     fn handle(&mut self, drain: Drain, _: &mut Context<Self>) -> Self::Result {
         let directory = Arc::clone(&self.directory);
@@ -113,16 +122,17 @@ impl Handler<Drain> for SupervisorActor {
         if let Some(recoverer) = &recoverer {
             recoverer.stop();
         }
+        resolver.hurry();
         let until = Instant::now() + drain.0;
         Box::pin(async move {
             let recovered = || recoverer.as_ref().is_none_or(Recoverer::is_quiet);
             while !(directory.is_quiet() && recovered() && resolver.open() == 0 && confirmer.open() == 0) {
                 if Instant::now() >= until {
-                    return false;
+                    return Drained { all: false, unrecorded: resolver.unrecorded() };
                 }
                 tokio::time::sleep(DRAIN_STEP).await;
             }
-            true
+            Drained { all: true, unrecorded: 0 }
         })
     }
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use actix::Actor;
 use actix_rt::Arbiter;
 use tokio::runtime::{Handle, Runtime};
+use tokio::sync::Notify;
 
 use super::confirmer::Confirmer;
 use super::conversation::{Shared, TurnSteps};
@@ -20,7 +21,7 @@ use super::pressure::{Overload, Pressure};
 use super::recoverer::Recoverer;
 use super::resolver::Resolver;
 use super::supervised::Restarts;
-use super::supervisor::{Supervisor, SupervisorActor};
+use super::supervisor::{Drained, Supervisor, SupervisorActor};
 use super::waking::{self, LaneWatch};
 use crate::manychat;
 use crate::store::outbox::Claimant;
@@ -144,14 +145,41 @@ fn start_recovery(
     (confirmer, resolver, recoverer)
 }
 
-/// Starts telling other processes of free lanes and hearing it from them (ARC-47a).
-fn start_waking(context: &Arc<TurnContext>, address: Address, io: &Handle, restarts: &Restarts) -> LaneWatch {
+/// Starts telling other processes of free lanes, and hearing of them and of queued replies (ARC-47a).
+fn start_waking(
+    context: &Arc<TurnContext>,
+    address: Address,
+    waker: &OutboxWaker,
+    io: &Handle,
+    restarts: &Restarts,
+) -> LaneWatch {
     let lanes = LaneWatch::default();
     let (telling, told) = (Arc::clone(context), restarts.clone());
     io.spawn(async move { told.supervise("lane notices", || waking::tell(&telling)).await });
-    let (hearing, heard) = (lanes.clone(), restarts.clone());
-    io.spawn(async move { heard.supervise("lane listener", || waking::hear(&address, &hearing)).await });
+    let (hearing, heard, waker) = (lanes.clone(), restarts.clone(), waker.clone());
+    let tenant = context.settings.tenant.clone();
+    io.spawn(async move {
+        heard.supervise("notice listener", || waking::hear(&address, &tenant, &hearing, &waker)).await;
+    });
     lanes
+}
+
+/// Whom this process wakes for a queued reply: its own worker, or those of other processes.
+fn waker_of(
+    outbox: Option<&Outbox>,
+    context: &Arc<TurnContext>,
+    io: &Handle,
+    restarts: &Restarts,
+) -> OutboxWaker {
+    if let Some(outbox) = outbox {
+        return outbox.waker();
+    }
+    let bell = Arc::new(Notify::new());
+    let (ringing, context, restarts) = (Arc::clone(&bell), Arc::clone(context), restarts.clone());
+    io.spawn(async move {
+        restarts.supervise("outbox notices", || waking::tell_workers(&context, &ringing)).await;
+    });
+    OutboxWaker::of_others(bell)
 }
 
 impl System {
@@ -183,11 +211,11 @@ impl System {
             let parts = worker_parts(&context, settings, manychat.clone(), io.clone());
             Outbox::start(parts, &system_arbiter.handle())
         });
-        let waker = outbox.as_ref().map(Outbox::waker).unwrap_or_default();
+        let waker = waker_of(outbox.as_ref(), &context, &io, &restarts);
         let (confirmer, resolver, recoverer) =
             start_recovery(&context, &snapshots, &waker, outbox.is_some(), &restarts, &io);
         let handoff_tags = outbox.is_some().then(|| HandoffTags::new(&context, &snapshots, &io));
-        let lanes = start_waking(&context, database, &io, &restarts);
+        let lanes = start_waking(&context, database, &waker, &io, &restarts);
         let steps = Arc::new(TurnSteps { context: Arc::clone(&context), resolver: resolver.clone() });
         let shared = Arc::new(Shared { steps, confirmer: confirmer.clone(), waker, pulse, lanes, io });
         let directory = Directory::new(arbiters.iter().map(Arbiter::handle).collect(), shared, limits);
@@ -216,17 +244,16 @@ impl System {
         self.services.clone()
     }
 
-    /// Lets what is under way end, at most for `limit`, then stops the actors (ARC-49). True when nothing was
-    /// left over.
-    pub async fn stop(self, limit: Duration) -> bool {
+    /// Lets what is under way end, at most for `limit`, then stops the actors (ARC-49).
+    pub async fn stop(self, limit: Duration) -> Drained {
         let until = Instant::now() + limit;
         let mut drained = self.services.supervisor.drain(limit).await;
         if let Some(outbox) = &self.services.outbox {
             let rest = until.saturating_duration_since(Instant::now()).max(LAST_REPLY);
-            drained &= outbox.stop(rest).await;
+            drained.all &= outbox.stop(rest).await;
         }
         if let Some(tags) = &self.services.handoff_tags {
-            drained &= tags.stop(until.saturating_duration_since(Instant::now()).max(LAST_REPLY)).await;
+            drained.all &= tags.stop(until.saturating_duration_since(Instant::now()).max(LAST_REPLY)).await;
         }
         // Calls that nobody waits for in the outbox, such as actions behind a response and contact tokens.
         let open = || self.services.manychat.open() + self.services.context.tokens.open();

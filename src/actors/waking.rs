@@ -1,15 +1,18 @@
-//! Tells other processes that a contact's lane is free, and hears it from them (ARC-47a). Whoever waits asks once a
-//! second in any case: a notice only saves time, and is allowed to be lost.
+//! Tells other processes that a contact's lane is free or that something is due in the outbox, and hears it from them
+//! (ARC-47a, GAP-DL-6). Whoever waits asks once a second in any case: a notice only saves time, and is allowed to be lost.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use actix::Addr;
+use tokio::sync::Notify;
 
 use super::conversation::{ConversationActor, LaneFree};
-use crate::domain::ConversationId;
-use crate::store::{Address, StoreError, notices};
+use super::outbox::OutboxWaker;
+use crate::domain::{ConversationId, TenantId};
+use crate::store::notices::{self, Heard};
+use crate::store::{Address, StoreError};
 use crate::turn::TurnContext;
 
 /// At most one notice in this time: each takes a lock of the whole cluster at its commit.
@@ -59,8 +62,21 @@ pub(super) async fn tell(context: &TurnContext) {
     }
 }
 
-/// Wakes conversations whose lane another process has freed. The database can be away: the rest is asked for then.
-pub(super) async fn hear(address: &Address, lanes: &LaneWatch) {
+/// Tells the workers of other processes when the bell rings; for a process that has none.
+pub(super) async fn tell_workers(context: &TurnContext, bell: &Notify) {
+    loop {
+        bell.notified().await;
+        let sending = notices::notify_outbox(&context.database, &context.settings.tenant);
+        let sent = tokio::time::timeout(LIMIT, sending).await.unwrap_or(Err(StoreError::InDoubt));
+        if let Err(error) = sent {
+            tracing::debug!(err = %error, "other processes not woken");
+        }
+        tokio::time::sleep(BETWEEN_NOTICES).await;
+    }
+}
+
+/// Wakes conversations whose lane another process has freed, and this process's worker for what another has queued. The database can be away: the rest is asked for then.
+pub(super) async fn hear(address: &Address, tenant: &TenantId, lanes: &LaneWatch, worker: &OutboxWaker) {
     // Nobody listens through a transaction pooler (DEC-29).
     if address.is_behind_pooler() {
         return;
@@ -69,8 +85,12 @@ pub(super) async fn hear(address: &Address, lanes: &LaneWatch) {
     loop {
         if let Ok(mut listener) = notices::Listener::open(address).await {
             pause = PAUSES.0;
-            while let Some(conversations) = listener.next().await {
-                lanes.wake(&conversations);
+            while let Some(heard) = listener.next().await {
+                match heard {
+                    Heard::Lanes(conversations) => lanes.wake(&conversations),
+                    Heard::Outbox(of) if of == tenant.as_str() => worker.wake_own(),
+                    Heard::Outbox(_) => {}
+                }
             }
         }
         tokio::time::sleep(pause).await;

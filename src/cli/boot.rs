@@ -1,7 +1,6 @@
 //! The order of boot (OPS-6, CLI-20): environment, tenant files, database, migrations, model, actors, and the port
 //! last. Whatever fails before the port is open is printed and ends the process with exit code 1.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,12 +9,12 @@ use anyhow::Context;
 use tokio::runtime::Runtime;
 
 use crate::actors::{Delivery, Limits, OutboxSettings, System, Wiring};
-use crate::config::{self, DatabaseUrl, ReservedNames, Settings, Tenant, Warning};
+use crate::config::{self, DatabaseUrl, Environment, ReservedNames, Settings, Tenant, Warning};
 use crate::domain::{ProcessId, Provider, SystemClock};
 use crate::manychat::{DevelopmentAccount, Residents};
 use crate::model::MockSwitch;
 use crate::playground::{self, Controls};
-use crate::store::embedded::{EmbeddedOptions, EmbeddedServer};
+use crate::store::embedded::{self, EmbeddedError, EmbeddedOptions, EmbeddedServer};
 use crate::store::notices::Freed;
 use crate::store::{self, Address, Database, PoolLimits, Pulse, migrations, pooler};
 use crate::turn::{Snapshots, TokenWriter, TurnContext, TurnSettings};
@@ -34,13 +33,24 @@ pub(super) fn load() -> anyhow::Result<Loaded> {
 }
 
 /// The same with variables that are read already.
-pub(super) fn load_from(variables: &BTreeMap<String, String>) -> anyhow::Result<Loaded> {
-    let (settings, mut warnings) =
-        Settings::from_vars(variables).map_err(|error| error.in_folder(Path::new(".")))?;
+pub(super) fn load_from(environment: &Environment) -> anyhow::Result<Loaded> {
+    let (settings, mut warnings) = Settings::from_environment(environment, check_address)
+        .map_err(|error| error.in_folder(Path::new(".")))?;
     let (tenant, more) = Tenant::load(&settings.config_dir, &reserved_names(&settings))?;
     warnings.extend(more);
     config::check_plugins(&settings.config_dir)?;
     Ok(Loaded { settings, tenant, warnings })
+}
+
+/// Whether `DATABASE_URL` can be used at all; opens nothing (CLI-4, CLI-60). Its refusals name the variable, which the
+/// list of faults does already.
+fn check_address(url: &str) -> Result<(), String> {
+    let refusal = match url.parse::<Address>() {
+        Ok(_) => return Ok(()),
+        Err(error) => error.to_string(),
+    };
+    let reason = refusal.strip_prefix("DATABASE_URL").unwrap_or(&refusal);
+    Err(reason.trim_start_matches([':', ' ']).to_owned())
 }
 
 /// The ManyChat objects the service uses for its own delivery.
@@ -105,14 +115,6 @@ pub(super) struct OpenDatabase {
     pub(super) embedded: Option<EmbeddedServer>,
 }
 
-/// Whether `DATABASE_URL` can be used at all; opens nothing (CLI-60).
-pub(super) fn check_database(settings: &Settings) -> anyhow::Result<()> {
-    if let DatabaseUrl::Postgres(url) = &settings.database {
-        url.expose().parse::<Address>()?;
-    }
-    Ok(())
-}
-
 /// Starts the embedded server when that is asked for (DEC-2).
 pub(super) fn open_database(settings: &Settings) -> anyhow::Result<OpenDatabase> {
     let options = match &settings.database {
@@ -124,6 +126,21 @@ pub(super) fn open_database(settings: &Settings) -> anyhow::Result<OpenDatabase>
     };
     let server = EmbeddedServer::start(options)?;
     Ok(OpenDatabase { address: server.config().into(), embedded: Some(server) })
+}
+
+/// The same for a command that works beside the service: where another process runs the embedded server, it is used
+/// together with that one and ends with it.
+pub(super) fn share_database(settings: &Settings) -> anyhow::Result<OpenDatabase> {
+    open_database(settings).or_else(|error| {
+        let in_use = matches!(error.downcast_ref(), Some(EmbeddedError::InUse { .. }));
+        match &settings.database {
+            DatabaseUrl::Embedded(directory) if in_use => match embedded::running_in(directory) {
+                Some(config) => Ok(OpenDatabase { address: config.into(), embedded: None }),
+                None => Err(error),
+            },
+            _ => Err(error),
+        }
+    })
 }
 
 /// Applies pending migrations over a connection of their own (MIG-1, MIG-3).

@@ -22,7 +22,6 @@ pub(super) struct CheckArguments {
 pub(super) fn run(arguments: &CheckArguments) -> anyhow::Result<ExitCode> {
     let loaded = boot::load()?;
     model::resolve(&loaded.settings.model)?;
-    boot::check_database(&loaded.settings)?;
     if arguments.online {
         check_tags(&loaded.settings.manychat, &loaded.tenant.rules)?;
     }

@@ -1,14 +1,28 @@
-//! `agent contact export` and `agent contact erase`: all data of one contact (DEC-13). The export is the one output
-//! that holds a contact's data, on purpose (DEC-35).
+//! `agent contact find`, `export` and `erase`: who a conversation is with, and all data of one contact (DEC-13). The
+//! export is the one output that holds a contact's data, on purpose (DEC-35); `find` prints the id, on request only.
 
 use std::io::{BufRead, IsTerminal, Write};
 use std::process::ExitCode;
 
+use anyhow::ensure;
 use serde_json::json;
+use uuid::Uuid;
 
 use super::{WRONG_USE, database};
-use crate::domain::{Clock, SubscriberId, SystemClock};
+use crate::config::ManyChatSettings;
+use crate::domain::{Clock, ConversationId, SubscriberId, SystemClock};
+use crate::store::contacts;
 use crate::store::personal::{self, Erased};
+
+/// What export and erasure say of an id that the tenant does not know, mistyped ones included.
+const NOTHING: &str = "nothing is stored about this contact";
+
+/// Arguments of `find`.
+#[derive(clap::Args, Debug)]
+pub(super) struct FindArguments {
+    /// The conversation's id, from a list or the log
+    conversation: Uuid,
+}
 
 /// Arguments of `export`.
 #[derive(clap::Args, Debug)]
@@ -30,13 +44,24 @@ pub(super) struct EraseArguments {
     yes: bool,
 }
 
+/// Prints the contact's id in ManyChat and nothing else, so that a person can write to the contact there.
+pub(super) fn find(arguments: &FindArguments) -> anyhow::Result<ExitCode> {
+    database::run(async |loaded, client| {
+        let conversation = ConversationId::from(arguments.conversation);
+        let found = contacts::find(client, &loaded.settings.tenant, conversation).await?;
+        let Some(subscriber) = found else { anyhow::bail!("this tenant has no such conversation") };
+        database::print(&format!("{}\n", subscriber.expose()))?;
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
 /// Prints JSON; exit 1 when nothing is stored.
 pub(super) fn export(arguments: &ExportArguments) -> anyhow::Result<ExitCode> {
     database::run(async |loaded, client| {
         let tenant = &loaded.settings.tenant;
         let subscriber = SubscriberId::stored(&arguments.subscriber);
         let Some(tables) = personal::export(client, tenant, &subscriber).await? else {
-            anyhow::bail!("nothing is stored about this contact");
+            anyhow::bail!(NOTHING);
         };
         let exported_at = SystemClock.now().to_string();
         let whole = json!({ "tenant": tenant.as_str(), "exported_at": exported_at, "tables": tables });
@@ -45,7 +70,7 @@ pub(super) fn export(arguments: &ExportArguments) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Erases after a confirmation; prints counts only.
+/// Erases after a confirmation; prints counts only. Exit 1 when nothing is stored.
 pub(super) fn erase(arguments: &EraseArguments) -> anyhow::Result<ExitCode> {
     let asks = !arguments.dry_run && !arguments.yes;
     if asks && !std::io::stdin().is_terminal() {
@@ -57,7 +82,8 @@ pub(super) fn erase(arguments: &EraseArguments) -> anyhow::Result<ExitCode> {
         let subscriber = SubscriberId::stored(&arguments.subscriber);
         let counts = personal::count(client, tenant, &subscriber).await?;
         let total = total_of(&counts);
-        if arguments.dry_run || total == 0 {
+        ensure!(total > 0, NOTHING);
+        if arguments.dry_run {
             database::print(&lines(&counts, "would be erased"))?;
             return Ok(ExitCode::SUCCESS);
         }
@@ -67,11 +93,22 @@ pub(super) fn erase(arguments: &EraseArguments) -> anyhow::Result<ExitCode> {
         let tags = personal::tags_left(client, tenant, &subscriber).await?;
         let erased = personal::erase(client, tenant, &subscriber).await?;
         database::print(&lines(&erased, "erased"))?;
-        for tag in tags {
-            eprintln!("ManyChat may still show the tag `{tag}` at this contact: remove it there");
-        }
+        eprint!("{}", left_in_manychat(&loaded.settings.manychat, &tags));
         Ok(ExitCode::SUCCESS)
     })
+}
+
+/// What the service has put there and cannot erase, with what to do (DEC-13).
+fn left_in_manychat(settings: &ManyChatSettings, tags: &[String]) -> String {
+    let mut lines = format!(
+        "not erased, because ManyChat holds it: the last value of the fields `{}` and `{}`, the chat, and what else \
+         your flows keep; delete the contact in ManyChat, or clear the two fields there\n",
+        settings.reply_field, settings.token_field
+    );
+    for tag in tags {
+        lines += &format!("ManyChat may still show the tag `{tag}` at this contact: remove it there\n");
+    }
+    lines
 }
 
 /// Asks on the terminal; only the whole word confirms.

@@ -5,7 +5,8 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
-use super::{boot, serve};
+use super::boot::{self, Loaded};
+use super::serve;
 use crate::config::{self, Settings, demo};
 use crate::domain::Provider;
 use crate::http::MESSAGE_PATH;
@@ -16,17 +17,21 @@ const WHERE: [&str; 2] = ["NODE_ENV", "AGENT_ENV"];
 
 /// Prepares the directory, then serves with the playground and says how to talk to it.
 pub(super) fn run() -> anyhow::Result<ExitCode> {
-    refuse_production(&config::process_environment()?)?;
+    serve::run_with(load, |settings| {
+        println!("{}", welcome(settings));
+        open_browser(&page(settings));
+    })
+}
+
+fn load() -> anyhow::Result<Loaded> {
+    refuse_production(&config::process_environment()?.variables)?;
     for report in demo::write_missing(Path::new("."))? {
         println!("{report}");
     }
     // Once more: a `.env` may have been written just now.
-    let mut variables = config::process_environment()?;
-    variables.insert("PLAYGROUND".to_owned(), "true".to_owned());
-    serve::run_with(boot::load_from(&variables)?, |settings| {
-        println!("{}", welcome(settings));
-        open_browser(&page(settings));
-    })
+    let mut environment = config::process_environment()?;
+    environment.variables.insert("PLAYGROUND".to_owned(), "true".to_owned());
+    boot::load_from(&environment)
 }
 
 /// Before anything is written: in production this command would only be a mistake (DEC-16).

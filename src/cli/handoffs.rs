@@ -26,10 +26,10 @@ pub(super) struct ListArguments {
 
 /// Arguments of `close`.
 #[derive(clap::Args, Debug)]
-#[group(id = "which", required = true, multiple = false, args = ["id", "subscriber"])]
+#[group(id = "which", required = true, multiple = false, args = ["ids", "subscriber"])]
 pub(super) struct CloseArguments {
-    /// A handoff's id, or a conversation's to close all of it
-    id: Option<Uuid>,
+    /// Ids of handoffs, or of conversations to close all of each
+    ids: Vec<Uuid>,
     /// The ManyChat contact whose handoffs to close
     #[arg(long, value_name = "ID")]
     subscriber: Option<String>,
@@ -49,36 +49,46 @@ pub(super) fn list(arguments: &ListArguments) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Closes what was named; exit 1 when there was nothing to close.
+/// Closes what was named; exit 1 when there was nothing to close for one of them.
 pub(super) fn close(arguments: &CloseArguments) -> anyhow::Result<ExitCode> {
-    let target = target_of(arguments)?;
     database::run(async |loaded, client| {
         let settings = &loaded.settings;
-        match handoffs::close(client, &settings.tenant, &target).await? {
-            Closing::Closed(closed) => {
-                database::print(&closed.iter().map(closed_line).collect::<String>())?;
-                let dead = settings.process_dead.as_secs_f64();
-                let alive = handoffs::processes_alive(client, &settings.tenant, dead).await?;
-                if alive == 0 && closed.iter().any(|handoff| handoff.tag.is_some()) {
-                    eprintln!(
-                        "no `agent serve` or `agent worker` is running: the tag is removed when one starts"
-                    );
+        let (mut code, mut tags) = (ExitCode::SUCCESS, false);
+        for (name, target) in targets_of(arguments) {
+            match handoffs::close(client, &settings.tenant, &target).await? {
+                Closing::Closed(closed) => {
+                    tags |= closed.iter().any(|handoff| handoff.tag.is_some());
+                    database::print(&closed.iter().map(closed_line).collect::<String>())?;
+                    continue;
                 }
-                Ok(ExitCode::SUCCESS)
+                Closing::NothingOpen => eprintln!("nothing to close: {name} has no open handoff"),
+                Closing::Unknown => eprintln!(
+                    "nothing to close: this tenant has no such handoff, conversation or contact as {name}"
+                ),
             }
-            Closing::NothingOpen => anyhow::bail!("nothing to close: it has no open handoff"),
-            Closing::Unknown => anyhow::bail!("this tenant has no such handoff, conversation or contact"),
+            code = ExitCode::FAILURE;
         }
+        let dead = settings.process_dead.as_secs_f64();
+        if tags && handoffs::processes_alive(client, &settings.tenant, dead).await? == 0 {
+            eprintln!("no `agent serve` or `agent worker` is running: the tag is removed when one starts");
+        }
+        Ok(code)
     })
 }
 
-fn target_of(arguments: &CloseArguments) -> anyhow::Result<Target> {
-    match (arguments.id, &arguments.subscriber) {
-        (Some(id), _) => Ok(Target::Id(id)),
-        (None, Some(subscriber)) => Ok(Target::Subscriber(SubscriberId::stored(subscriber))),
-        // clap demands one of the two.
-        (None, None) => anyhow::bail!("name a handoff, a conversation or --subscriber"),
+/// What to close, under the name that is printed; an id twice is one. clap demands at least one.
+fn targets_of(arguments: &CloseArguments) -> Vec<(String, Target)> {
+    let subscriber = arguments
+        .subscriber
+        .as_deref()
+        .map(|id| ("this contact".to_owned(), Target::Subscriber(SubscriberId::stored(id))));
+    let mut ids: Vec<Uuid> = Vec::new();
+    for id in &arguments.ids {
+        if !ids.contains(id) {
+            ids.push(*id);
+        }
     }
+    ids.into_iter().map(|id| (id.to_string(), Target::Id(id))).chain(subscriber).collect()
 }
 
 fn closed_line(closed: &Closed) -> String {

@@ -21,7 +21,7 @@ pub(super) struct HealthArguments {
 
 /// Exit 0 on a 2xx answer, else 1 with the reason. Reads nothing but `PORT`.
 pub(super) fn run(arguments: &HealthArguments) -> anyhow::Result<ExitCode> {
-    let variables = config::process_environment()?;
+    let variables = config::process_environment()?.variables;
     let port = match (arguments.port, variables.get("PORT").map(|text| text.trim())) {
         (Some(port), _) => port,
         (None, None) => 3000,

@@ -159,6 +159,8 @@ enum OutboxCommand {
 
 #[derive(Subcommand, Debug)]
 enum ContactCommand {
+    /// Print the ManyChat id of a conversation's contact, and nothing else
+    Find(contact::FindArguments),
     /// Print everything that is stored about a contact, as JSON
     Export(contact::ExportArguments),
     /// Erase everything that is stored about a contact
@@ -227,6 +229,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Outbox(OutboxCommand::Show(arguments)) => outbox::show(&arguments),
         Command::Outbox(OutboxCommand::Retry(arguments)) => outbox::retry(&arguments),
         Command::Outbox(OutboxCommand::Discard(arguments)) => outbox::discard(&arguments),
+        Command::Contact(ContactCommand::Find(arguments)) => contact::find(&arguments),
         Command::Contact(ContactCommand::Export(arguments)) => contact::export(&arguments),
         Command::Contact(ContactCommand::Erase(arguments)) => contact::erase(&arguments),
         Command::Retention(RetentionCommand::Run(arguments)) => retention::run(&arguments),

@@ -198,7 +198,7 @@ fn as_json(row: &OutboxRow) -> Value {
         "created_at": row.created_at.to_string(),
         "delivered_at": row.delivered_at.map(|at| at.to_string()),
         "age_seconds": row.age_secs.round(),
-        "due_in_seconds": row.due_in_secs.round(),
+        "due_in_seconds": (row.state == State::Pending).then(|| row.due_in_secs.round()),
         "attempts": row.attempts,
         "texts": row.lengths.len(),
         "texts_sent": row.sent,

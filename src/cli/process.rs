@@ -29,22 +29,35 @@ pub(super) enum Role {
     Worker,
 }
 
-/// Runs until a signal ends it. `running` is called when everything is up.
-pub(super) fn run(role: Role, loaded: Loaded, running: impl FnOnce(&Settings)) -> anyhow::Result<ExitCode> {
+/// Runs until a signal ends it. `load` reads the configuration; `running` is called when everything is up.
+pub(super) fn run(
+    role: Role,
+    load: impl FnOnce() -> anyhow::Result<Loaded>,
+    running: impl FnOnce(&Settings),
+) -> anyhow::Result<ExitCode> {
     let open_files = open_files::raise();
+    let runtime = boot::runtime()?;
+    let hangup = early_hangup(runtime)?;
+    let loaded = load()?;
     boot::start_log(&loaded.settings)?;
     open_files::report(open_files);
     let connections = open_files::connections(open_files, loaded.settings.model.max_concurrent);
-    let runtime = boot::runtime()?;
     // Taken first, so that nothing is started beside a process that has it, and opened last (CLI-20).
     let port = port(role, &loaded.settings).map(Port::take).transpose()?;
-    let entrance = Entrance { port, connections };
+    let entrance = Entrance { port, connections, hangup };
     let database = boot::open_database(&loaded.settings)?;
     let system = actix::System::with_tokio_rt(move || runtime);
     let ended = system.block_on(live(role, runtime, loaded, database.address, entrance, running));
     // Last of all: nothing may use the embedded server any longer (stop order of the embedded server).
     drop(database.embedded);
     ended
+}
+
+/// Listens for `SIGHUP` before the first file is read: until then it would end the process, and a file that was edited
+/// after it was read is read again (RLD-11). The signals that end a process keep doing so until everything is up.
+fn early_hangup(runtime: &Runtime) -> anyhow::Result<Signal> {
+    let _within = runtime.enter();
+    Ok(signal(SignalKind::hangup())?)
 }
 
 async fn live(
@@ -56,6 +69,7 @@ async fn live(
     running: impl FnOnce(&Settings),
 ) -> anyhow::Result<ExitCode> {
     let Loaded { settings, tenant, warnings } = loaded;
+    let Entrance { port, connections, hangup } = entrance;
     boot::report_configuration(&tenant);
     boot::report_warnings(&warnings);
     boot::migrate(&database).await?;
@@ -67,12 +81,12 @@ async fn live(
         boot::start_system(runtime, &settings, database, Arc::clone(&snapshots), workers, controls.as_ref())?;
     boot::report_media();
     report_role(role);
-    let mut signals = Signals::new()?;
+    let mut signals = Signals::new(hangup)?;
     let playground = controls.map(|controls| {
         let (services, io) = (system.services(), runtime.handle().clone());
         Playground::start(playground::Setup { services, settings: &settings, controls, io })
     });
-    let server = listen(role, entrance, &settings, &system, runtime, playground.transpose()?)?;
+    let server = listen(role, (port, connections), &settings, &system, runtime, playground.transpose()?)?;
     running(&settings);
     let name = signals.wait(Reloader::new(&settings, snapshots)).await;
     tracing::info!(signal = name, "shutting down");
@@ -94,10 +108,12 @@ fn report_role(role: Role) {
     }
 }
 
-/// The port that will be opened and how many may come in.
+/// What is taken before anything is started: the port that will be opened, how many may come in, and the signal to
+/// reload.
 struct Entrance {
     port: Option<Port>,
     connections: usize,
+    hangup: Signal,
 }
 
 /// A worker has a port only when asked to (CLI-32).
@@ -111,13 +127,13 @@ const fn port(role: Role, settings: &Settings) -> Option<u16> {
 /// Opens the port of this role, last of all (CLI-20).
 fn listen(
     role: Role,
-    entrance: Entrance,
+    (port, connections): (Option<Port>, usize),
     settings: &Settings,
     system: &System,
     runtime: &'static Runtime,
     playground: Option<Playground>,
 ) -> anyhow::Result<Option<Server>> {
-    let Entrance { port: Some(port), connections } = entrance else { return Ok(None) };
+    let Some(port) = port else { return Ok(None) };
     let door = Door::new(system.services(), settings, runtime.handle().clone()).with_playground(playground);
     let number = port.number();
     let server = match role {
@@ -135,8 +151,17 @@ async fn shut_down(server: Option<Server>, system: System, settings: &Settings) 
         server.stop().await;
     }
     let longest: Duration = settings.model_abort + settings.race_deadline;
-    if !system.stop(longest).await {
-        tracing::error!("turns were still open at the end; another process takes over what they owe");
+    let drained = system.stop(longest).await;
+    if drained.unrecorded > 0 {
+        tracing::error!(
+            messages = drained.unrecorded,
+            "the database did not take these messages until the end: nobody will answer them; look at the lines \
+             `waiting turn handoff not queued`"
+        );
+    } else if !drained.all {
+        tracing::error!(
+            "work was still open at the end; it stands in the database, and another process takes it over"
+        );
     }
 }
 
@@ -148,11 +173,11 @@ struct Signals {
 }
 
 impl Signals {
-    fn new() -> anyhow::Result<Self> {
+    fn new(hangup: Signal) -> anyhow::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
-            hangup: signal(SignalKind::hangup())?,
+            hangup,
         })
     }
 

@@ -17,14 +17,15 @@ pub(super) struct RunArguments {
 
 /// Prints counts by table; exit 1 while retention is off.
 pub(super) fn run(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
-    database::run(async |loaded, client| {
+    database::run_with_two(async |loaded, client, keeper| {
         let Some(days) = loaded.tenant.rules.retention_days else {
             anyhow::bail!(
                 "retention is off and nothing was deleted: set retentionDays in rules.json to use it"
             );
         };
         let tenant = &loaded.settings.tenant;
-        let report = retention::run(client, tenant, days, SystemClock.now(), arguments.dry_run).await?;
+        let now = SystemClock.now();
+        let report = retention::run(client, keeper, tenant, days, now, arguments.dry_run).await?;
         let what = if arguments.dry_run { "would be deleted" } else { "deleted" };
         let total: u64 = report.iter().map(|part| part.rows).sum();
         let parts: String = report.iter().map(|part| format!("{}: {}\n", part.table, part.rows)).collect();

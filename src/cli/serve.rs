@@ -16,10 +16,13 @@ pub(super) struct ServeArguments {
 
 /// Runs until a signal ends it.
 pub(super) fn run(arguments: &ServeArguments) -> anyhow::Result<ExitCode> {
-    process::run(Role::Serve { workers: !arguments.no_workers }, boot::load()?, |_| {})
+    process::run(Role::Serve { workers: !arguments.no_workers }, boot::load, |_| {})
 }
 
 /// The same with a call when the port is open, for `dev`.
-pub(super) fn run_with(loaded: Loaded, listening: impl FnOnce(&Settings)) -> anyhow::Result<ExitCode> {
-    process::run(Role::Serve { workers: true }, loaded, listening)
+pub(super) fn run_with(
+    load: impl FnOnce() -> anyhow::Result<Loaded>,
+    listening: impl FnOnce(&Settings),
+) -> anyhow::Result<ExitCode> {
+    process::run(Role::Serve { workers: true }, load, listening)
 }

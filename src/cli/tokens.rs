@@ -30,14 +30,14 @@ pub(super) struct BackfillArguments {
 pub(super) fn run(arguments: &BackfillArguments) -> anyhow::Result<ExitCode> {
     let loaded = boot::load()?;
     if arguments.check {
-        let database = boot::open_database(&loaded.settings)?;
+        let database = boot::share_database(&loaded.settings)?;
         return local_http::block_on(check(&loaded, &database));
     }
     anyhow::ensure!(
         loaded.settings.manychat.api_token.is_some(),
         "tokens backfill writes tokens through ManyChat: set MANYCHAT_API_TOKEN"
     );
-    let database = boot::open_database(&loaded.settings)?;
+    let database = boot::share_database(&loaded.settings)?;
     local_http::block_on(fill(&loaded, &database))
 }
 
@@ -89,8 +89,8 @@ async fn fill(loaded: &Loaded, database: &OpenDatabase) -> anyhow::Result<ExitCo
         }
         Ending::ManyChatDown => {
             eprintln!(
-                "stopped, because no write succeeded any more: check MANYCHAT_API_TOKEN and the field \
-                 MANYCHAT_TOKEN_FIELD, then run the command again to go on"
+                "stopped, because ManyChat refused MANYCHAT_API_TOKEN or did not answer, one write after the \
+                 other: check the key and the way to ManyChat, then run the command again to go on"
             );
             Ok(ExitCode::FAILURE)
         }

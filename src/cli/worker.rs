@@ -7,5 +7,5 @@ use super::process::{self, Role};
 
 /// Runs until a signal ends it.
 pub(super) fn run() -> anyhow::Result<ExitCode> {
-    process::run(Role::Worker, boot::load()?, |_| {})
+    process::run(Role::Worker, boot::load, |_| {})
 }

@@ -29,7 +29,7 @@ fn a_reload_reaches_the_next_turn_and_not_the_running_one() {
     assert_ne!(of_running_turn.hashes, active.current().hashes);
 }
 
-/// ACC-RLD-2, ACC-RLD-3, RLD-2, RLD-3, RLD-5: all or nothing, and repaired files load.
+/// ACC-RLD-2, ACC-RLD-3, LOAD-1, RLD-2, RLD-3, RLD-5: all or nothing, and repaired files load.
 #[test]
 fn a_failed_reload_keeps_every_part_and_the_next_one_can_succeed() {
     let (dir, active) = running();

@@ -10,7 +10,7 @@ fn outcomes(reports: &[FileReport]) -> Vec<(&str, FileOutcome)> {
 }
 
 fn env_of(dir: &TestDir) -> BTreeMap<String, String> {
-    crate::config::env_file::merged(&dir.path().join(".env"), Vec::new()).unwrap()
+    crate::config::env_file::merged(&dir.path().join(".env"), Vec::new()).unwrap().variables
 }
 
 /// CLI-96, DEMO-2: a fresh directory gets three tenant files and a `.env`, and no tools.
@@ -137,6 +137,18 @@ fn the_demo_tenant_loads_without_a_warning() {
     assert!(warnings.is_empty(), "{warnings:?}");
     assert!(tenant.prompt.contains(&tenant.catalog.business_name));
     assert_eq!(self::tenant().unwrap(), tenant);
+}
+
+/// DEMO-1: every address of the demo tenant is on a domain that belongs to nobody.
+#[test]
+fn the_demo_tenant_names_example_domains_only() {
+    let addresses: Vec<&str> =
+        [PROMPT, CATALOG, RULES, TOOLS].iter().flat_map(|text| text.split("://").skip(1)).collect();
+    assert!(!addresses.is_empty());
+    for address in addresses {
+        let host = address.split(['/', '"', ' ', '\n']).next().unwrap();
+        assert!(host.ends_with(".example") || host.ends_with("example.com"), "{host}");
+    }
 }
 
 /// DEMO-3: the ids and facts that the mock model and the golden suite name.

@@ -1,89 +1,119 @@
 //! The process environment with the `.env` of the working directory beneath it (CFG-3, CFG-4).
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 
 use super::environment::VARIABLES;
-use super::{SettingsError, VariableFault};
+use super::{SettingsError, VariableFault, Warning};
 
 const FILE: &str = ".env";
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
+/// The variables this process was started with.
+#[derive(Clone, Debug, Default)]
+pub struct Environment {
+    /// Every variable as it stands; the service knows some of them (CFG-5).
+    pub variables: BTreeMap<String, String>,
+    /// Lines of `.env` that say nothing to the service, by number and never with their words (ENV-26).
+    pub warnings: Vec<Warning>,
+    /// Variables the service knows whose value cannot be read; [`Settings::from_environment`] reports them with all
+    /// others (ENV-1).
+    ///
+    /// [`Settings::from_environment`]: super::Settings::from_environment
+    pub(super) faults: Vec<VariableFault>,
+}
 
 /// All variables: those of `.env` in the working directory, and over them those of the process. A missing file is
-/// fine.
+/// fine, and a line that is no variable of ours is skipped with a warning (CFG-5, DEC-1).
 ///
 /// # Errors
-/// When the file cannot be read or a line of it is malformed, or a variable the service knows is not UTF-8 text.
-pub fn process_environment() -> Result<BTreeMap<String, String>, SettingsError> {
+/// When the file is there and cannot be read.
+pub fn process_environment() -> Result<Environment, SettingsError> {
     merged(Path::new(FILE), std::env::vars_os())
 }
 
 pub(super) fn merged(
     file: &Path,
     process: impl IntoIterator<Item = (OsString, OsString)>,
-) -> Result<BTreeMap<String, String>, SettingsError> {
-    let mut faults = Vec::new();
-    let mut variables = match std::fs::read(file) {
-        Ok(content) => parse(&content, &mut faults),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
+) -> Result<Environment, SettingsError> {
+    let mut environment = match std::fs::read(file) {
+        Ok(content) => parse(&content),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Environment::default(),
         Err(error) => {
-            faults.push(VariableFault::new(FILE, format!("cannot be read: {error}")));
-            BTreeMap::new()
+            let fault = VariableFault::new(FILE, format!("cannot be read: {error}"));
+            return Err(SettingsError::new(vec![fault]));
         }
     };
     for (name, value) in process {
         let Some(name) = name.to_str() else { continue };
+        // The process wins (CFG-3), also over a line that cannot be read.
+        environment.faults.retain(|fault| fault.name != name);
         match value.into_string() {
             Ok(value) => {
-                variables.insert(name.to_owned(), value);
+                environment.variables.insert(name.to_owned(), value);
             }
             // Variables the service does not know are ignored (CFG-5), odd bytes included.
-            Err(_) => faults.extend(
-                VARIABLES
-                    .iter()
-                    .find(|known| **known == name)
-                    .map(|known| VariableFault::new(known, "is not UTF-8 text")),
-            ),
+            Err(_) => environment
+                .faults
+                .extend(known(name).map(|known| VariableFault::new(known, "is not UTF-8 text"))),
         }
     }
-    if faults.is_empty() { Ok(variables) } else { Err(SettingsError::new(faults)) }
+    Ok(environment)
+}
+
+fn known(name: &str) -> Option<&'static str> {
+    VARIABLES.iter().find(|known| **known == name).copied()
 }
 
 /// One `NAME=value` a line. Values stay out of the messages: they can be secrets (ENV-26).
-fn parse(content: &[u8], faults: &mut Vec<VariableFault>) -> BTreeMap<String, String> {
-    let mut variables = BTreeMap::new();
-    let Ok(text) = std::str::from_utf8(content) else {
-        faults.push(VariableFault::new(FILE, "is not UTF-8 text"));
-        return variables;
-    };
-    for (index, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
-        match parse_line(line) {
-            Ok(Some((name, value))) => {
-                variables.insert(name.to_owned(), value.to_owned());
+fn parse(content: &[u8]) -> Environment {
+    let mut environment = Environment::default();
+    let content = content.strip_prefix(BYTE_ORDER_MARK).unwrap_or(content);
+    for (index, line) in content.split(|byte| *byte == b'\n').enumerate() {
+        // A line that is not UTF-8 still shows whose it is.
+        let text = String::from_utf8_lossy(line);
+        let Some((name, value)) = name_and_value(&text) else { continue };
+        let value = match value.and_then(unquoted) {
+            Ok(_) if matches!(text, Cow::Owned(_)) => Err("is not UTF-8 text"),
+            read => read,
+        };
+        match (value, known(name)) {
+            (Ok(value), _) => {
+                environment.faults.retain(|fault| fault.name != name);
+                environment.variables.insert(name.to_owned(), value.to_owned());
             }
-            Ok(None) => {}
-            Err(reason) => faults.push(VariableFault::new(FILE, format!("line {}: {reason}", index + 1))),
+            (Err(reason), Some(name)) => {
+                let reason = format!("line {} of .env: {reason}", index + 1);
+                environment.faults.push(VariableFault::new(name, reason));
+            }
+            (Err(reason), None) => environment
+                .warnings
+                .push(Warning::new(FILE, format!("line {} is skipped: {reason}", index + 1))),
         }
     }
-    variables
+    environment
 }
 
-fn parse_line(line: &str) -> Result<Option<(&str, &str)>, &'static str> {
+/// The two halves of a line, or why it has none; `None` for a blank line and a comment.
+fn name_and_value(line: &str) -> Option<(&str, Result<&str, &'static str>)> {
     let line = line.trim();
     if line.is_empty() || line.starts_with('#') {
-        return Ok(None);
+        return None;
     }
     let line = line.strip_prefix("export ").unwrap_or(line);
-    let (name, value) = line.split_once('=').ok_or("expected NAME=value")?;
+    let Some((name, value)) = line.split_once('=') else {
+        return Some(("", Err("expected NAME=value")));
+    };
     let name = name.trim();
     let begins_well = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
-    if !begins_well
-        || !name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_' || letter == '.')
-    {
-        return Err("expected NAME=value; a name has letters, digits and _");
+    let goes_on_well = name.chars().all(|letter| letter.is_ascii_alphanumeric() || "_.".contains(letter));
+    if !begins_well || !goes_on_well {
+        return Some(("", Err("expected NAME=value; a name has letters, digits and _")));
     }
-    Ok(Some((name, unquoted(value.trim())?)))
+    Some((name, Ok(value.trim())))
 }
 
 /// Surrounding quotes are removed, and a comment behind the value. Nothing is expanded or unescaped, so that a

@@ -1,34 +1,42 @@
 use std::os::unix::ffi::OsStringExt;
 
 use super::*;
+use crate::config::Settings;
 use crate::config::test_dir::TestDir;
 
-fn read(content: &[u8], process: &[(&str, &str)]) -> Result<BTreeMap<String, String>, SettingsError> {
+fn parsed(content: &[u8], process: &[(&str, &str)]) -> Environment {
     let dir = TestDir::new();
     let path = dir.write(".env", content);
-    merged(&path, process.iter().map(|(name, value)| ((*name).into(), (*value).into())))
+    merged(&path, process.iter().map(|(name, value)| ((*name).into(), (*value).into()))).unwrap()
+}
+
+/// The variables of a file that is sound.
+fn read(content: &[u8], process: &[(&str, &str)]) -> BTreeMap<String, String> {
+    let environment = parsed(content, process);
+    assert_eq!((environment.faults, environment.warnings), (Vec::new(), Vec::new()));
+    environment.variables
 }
 
 fn value(line: &str) -> String {
-    let found = read(format!("NAME={line}\n").as_bytes(), &[]).unwrap();
+    let found = read(format!("NAME={line}\n").as_bytes(), &[]);
     found.get("NAME").cloned().unwrap_or_default()
 }
 
 /// CFG-3: the process wins, an empty value of it too; a missing file is fine.
 #[test]
 fn the_process_wins_over_the_file() {
-    let vars = read(b"ONE=file\nTWO=file\nTHREE=file\n", &[("ONE", "process"), ("TWO", "")]).unwrap();
+    let vars = read(b"ONE=file\nTWO=file\nTHREE=file\n", &[("ONE", "process"), ("TWO", "")]);
     let found: Vec<_> = vars.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     assert_eq!(found, [("ONE", "process"), ("THREE", "file"), ("TWO", "")]);
     let dir = TestDir::new();
-    assert!(merged(&dir.path().join(".env"), Vec::new()).unwrap().is_empty());
+    assert!(merged(&dir.path().join(".env"), Vec::new()).unwrap().variables.is_empty());
 }
 
 /// CFG-4
 #[test]
 fn lines_are_names_and_values() {
     let text = "\u{feff}\n# a comment\n  ONE = 1 \r\nexport TWO=2\nTHREE=\n\t\nONE=again";
-    let vars = read(text.as_bytes(), &[]).unwrap();
+    let vars = read(text.as_bytes(), &[]);
     let found: Vec<_> = vars.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     assert_eq!(found, [("ONE", "again"), ("THREE", ""), ("TWO", "2")]);
 }
@@ -57,19 +65,57 @@ fn values_are_taken_as_they_stand() {
     }
 }
 
-/// A malformed line is a clear fault with its number; its content is not repeated (ENV-26).
+/// CFG-5, DEC-1: a line that is no variable of ours is skipped, and named by its number alone (ENV-26).
 #[test]
-fn a_malformed_line_is_named_by_its_number() {
-    for line in ["planted secret", "=planted", "1A=planted", "A B=planted", "KEY=\"planted", "KEY='planted"] {
-        let message = read(format!("OK=1\n{line}\n").as_bytes(), &[]).unwrap_err().to_string();
+fn a_line_that_says_nothing_is_skipped_with_a_warning() {
+    let lines: [&[u8]; 8] = [
+        b"planted-secret",
+        b"MY-PLANTED=1",
+        b"=planted",
+        b"1A=planted",
+        b"A B=planted",
+        b"THEIR_KEY=\"planted",
+        b"THEIR_KEY='planted",
+        b"THEIR_KEY=\xffplanted",
+    ];
+    for line in lines {
+        let environment = parsed(&[b"PORT=1\n", line, b"\nLOG_LEVEL=info\n"].concat(), &[]);
+        let shown = String::from_utf8_lossy(line);
+        assert_eq!(environment.variables.len(), 2, "{shown}");
+        assert_eq!(environment.faults, [], "{shown}");
+        let [warning] = environment.warnings.as_slice() else {
+            panic!("{shown}: {:?}", environment.warnings)
+        };
+        let warning = warning.to_string();
         assert!(
-            message.starts_with("invalid environment: ") && message.contains(".env: line 2: "),
-            "{message}"
+            warning.starts_with(".env: line 2 is skipped: ") && !warning.contains("planted"),
+            "{warning}"
         );
-        assert!(!message.contains("planted"), "{message}");
     }
-    let message = read(b"ONE=\xff\n", &[]).unwrap_err().to_string();
-    assert!(message.contains(".env: is not UTF-8 text"), "{message}");
+    let comment = parsed(b"# caf\xe9\nPORT=1\n", &[]);
+    assert_eq!((comment.warnings.len(), comment.variables.len()), (0, 1));
+}
+
+/// A variable of ours that cannot be read is a fault beside all others (ENV-1), named with its line and without its value
+/// (ENV-26); a later line or the process makes it good.
+#[test]
+fn a_variable_of_ours_that_cannot_be_read_is_a_fault() {
+    for (line, word) in [
+        ("PUBLIC_BASE_URL=\"planted".as_bytes(), "not closed"),
+        (b"PUBLIC_BASE_URL='planted", "not closed"),
+        (b"PUBLIC_BASE_URL=planted\xff", "UTF-8"),
+    ] {
+        let content = [b"PORT=0\n", line, b"\n"].concat();
+        let message = Settings::from_environment(&parsed(&content, &[]), |_| Ok(())).unwrap_err().to_string();
+        for told in ["  PUBLIC_BASE_URL: line 2 of .env: ", word, "  PORT: ", "  AGENT_MODEL: is missing"] {
+            assert!(message.contains(told), "{message}");
+        }
+        assert_eq!(message.matches("PUBLIC_BASE_URL: ").count(), 1, "{message}");
+        assert!(!message.contains("planted"), "{message}");
+        let again = parsed(&[&content[..], b"PUBLIC_BASE_URL=https://one.example\n"].concat(), &[]);
+        assert_eq!(again.faults, []);
+        assert_eq!(parsed(&content, &[("PUBLIC_BASE_URL", "https://one.example")]).faults, []);
+    }
 }
 
 /// A file that cannot be read is a fault, not a missing file.
@@ -86,8 +132,7 @@ fn variables_that_are_not_utf8_are_named() {
     let dir = TestDir::new();
     let odd = || OsString::from_vec(vec![b'p', 0xff]);
     let process = [("TENANT_ID".into(), odd()), ("SOMETHING".into(), odd()), ("PORT".into(), "1".into())];
-    let error = merged(&dir.path().join(".env"), process).unwrap_err();
-    assert_eq!(error.faults, [VariableFault::new("TENANT_ID", "is not UTF-8 text")]);
-    let unknown = merged(&dir.path().join(".env"), [("SOMETHING".into(), odd())]).unwrap();
-    assert!(unknown.is_empty());
+    let environment = merged(&dir.path().join(".env"), process).unwrap();
+    assert_eq!(environment.faults, [VariableFault::new("TENANT_ID", "is not UTF-8 text")]);
+    assert_eq!(environment.variables.len(), 1);
 }

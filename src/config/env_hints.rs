@@ -7,6 +7,8 @@ use crate::domain::Provider;
 
 /// The secret as `.env.example` has it.
 const EXAMPLE_SECRET: &str = "change-me-to-a-long-random-string";
+/// The host of `PUBLIC_BASE_URL` as `.env.example` has it.
+const EXAMPLE_HOST: &str = "agent.example.com";
 
 /// All warnings, in the order of the variables.
 pub(super) fn hints(vars: &mut Variables<'_>, settings: &Settings) {
@@ -85,15 +87,35 @@ fn delivery(vars: &mut Variables<'_>, settings: &Settings) {
     }
 }
 
-/// ENV-19 and MEDIA-312.
+/// ENV-19, MEDIA-312, and what is left of the offline set-up (ENV-32). A key of ManyChat means real contacts, whatever
+/// `NODE_ENV` says.
 fn development_in_use(vars: &mut Variables<'_>, settings: &Settings) {
-    if settings.node_env == NodeEnv::Production && !settings.tokens_enforced {
+    let (production, live) =
+        (settings.node_env == NodeEnv::Production, settings.manychat.api_token.is_some());
+    if live && !production {
+        let text = format!(
+            "is {} while MANYCHAT_API_TOKEN is set: set it to production where real contacts are answered",
+            settings.node_env.as_str()
+        );
+        vars.warn("NODE_ENV", text);
+    }
+    if live && is_example(&settings.public_base_url) {
+        let text = "is the address of .env.example: answers to the agent's messages would go there and not come back";
+        vars.warn("PUBLIC_BASE_URL", text);
+    }
+    if (production || live) && !settings.tokens_enforced {
         let text = "is false: a request without its contact's token reads that contact's history; for a roll-out only";
         vars.warn("CONTACT_TOKENS_ENFORCED", text);
     }
     if settings.media_base_url.is_some() {
         vars.warn("MANYCHAT_MEDIA_BASE_URL", "is set: media is fetched from there, for tests only");
     }
+}
+
+/// Whether an address is the example's, whatever its path and port.
+fn is_example(base_url: &str) -> bool {
+    let host = base_url.split_once("://").map_or(base_url, |(_, rest)| rest);
+    host.split(['/', ':', '?', '#']).next().is_some_and(|host| host.eq_ignore_ascii_case(EXAMPLE_HOST))
 }
 
 /// What boots in production and is most likely left over from development.

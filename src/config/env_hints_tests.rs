@@ -3,6 +3,15 @@ use std::time::Duration;
 use crate::config::test_vars::{boot, names, refusal, settings, vars, warnings};
 use crate::config::{EvalSettings, Settings};
 
+/// An environment that answers real contacts.
+const LIVE: &[(&str, &str)] = &[
+    ("MANYCHAT_API_TOKEN", "x"),
+    ("MANYCHAT_REPLY_FLOW_NS", "f"),
+    ("NODE_ENV", "production"),
+    ("AGENT_MODEL", "ollama:x"),
+    ("PUBLIC_BASE_URL", "https://my-agent.example.com.test/base"),
+];
+
 /// ENV-16, DEC-34: a short entry warns by its position and does not refuse.
 #[test]
 fn a_short_secret_in_a_list_warns_by_position() {
@@ -19,19 +28,11 @@ fn a_short_secret_in_a_list_warns_by_position() {
 fn a_missing_key_of_a_configured_provider_warns() {
     let changes =
         [("AGENT_MODEL", "openai:a"), ("INSIGHT_MODEL", "openai:b"), ("AGENT_FALLBACK_MODEL", "google:c")];
-    let found =
-        warnings(&[&changes[..], &[("MANYCHAT_API_TOKEN", "x"), ("MANYCHAT_REPLY_FLOW_NS", "f")]].concat());
+    let found = warnings(&[LIVE, &changes[..]].concat());
     assert_eq!(found.len(), 2, "{found:?}");
     assert!(found[0].starts_with("OPENAI_API_KEY: ") && found[0].contains("AGENT_MODEL, INSIGHT_MODEL"));
     assert!(found[1].starts_with("GOOGLE_GENERATIVE_AI_API_KEY: "));
-    assert!(
-        warnings(&[
-            ("AGENT_MODEL", "ollama:x"),
-            ("MANYCHAT_API_TOKEN", "x"),
-            ("MANYCHAT_REPLY_FLOW_NS", "f")
-        ])
-        .is_empty()
-    );
+    assert!(warnings(LIVE).is_empty());
 }
 
 /// ENV-17, GAP-DL-12, DEC-16
@@ -42,13 +43,26 @@ fn missing_parts_of_the_delivery_warn() {
     };
     assert_eq!(place(&[("AGENT_MODEL", "ollama:x")]), ["MANYCHAT_API_TOKEN"]);
     assert!(place(&[("AGENT_MODEL", "ollama:x"), ("PLAYGROUND", "true")]).is_empty());
-    assert_eq!(place(&[("MANYCHAT_API_TOKEN", "x")]), ["MANYCHAT_REPLY_FLOW_NS"]);
+    assert_eq!(place(&[LIVE, &[("MANYCHAT_REPLY_FLOW_NS", "")]].concat()), ["MANYCHAT_REPLY_FLOW_NS"]);
     assert_eq!(place(&[("MANYCHAT_TOKEN_FIELD", "ai_message")]), ["MANYCHAT_TOKEN_FIELD"]);
     assert_eq!(place(&[("AGENT_FALLBACK_MODEL", "mock:demo")]), ["AGENT_FALLBACK_MODEL"]);
     assert_eq!(
         place(&[("CONTACT_TOKENS_ENFORCED", "false"), ("NODE_ENV", "production")]),
         ["CONTACT_TOKENS_ENFORCED", "AGENT_MODEL"]
     );
+}
+
+/// ENV-32, DEC-6: what the offline set-up leaves behind is told as soon as real contacts are answered, and not before.
+#[test]
+fn what_is_left_of_the_offline_set_up_warns_once_there_is_a_key() {
+    let offline =
+        [("CONTACT_TOKENS_ENFORCED", "false"), ("PUBLIC_BASE_URL", "https://Agent.Example.com:443/base")];
+    assert!(warnings(&offline).is_empty());
+    let key = [("MANYCHAT_API_TOKEN", "planted"), ("MANYCHAT_REPLY_FLOW_NS", "f")];
+    let found = warnings(&[&offline[..], &key].concat());
+    let places: Vec<_> = found.iter().filter_map(|line| line.split(':').next()).collect();
+    assert_eq!(places, ["NODE_ENV", "PUBLIC_BASE_URL", "CONTACT_TOKENS_ENFORCED"], "{found:?}");
+    assert!(warnings(LIVE).is_empty(), "an address that only resembles the example is the tenant's own");
 }
 
 /// USE-6
@@ -102,19 +116,15 @@ fn leftovers_of_development_warn_in_production() {
         ("TRUST_PROXY", "::/0"),
         ("TRUST_PROXY", "0.0.0.0/1,128.0.0.0/1"),
     ] {
-        let sound =
-            [("AGENT_MODEL", "ollama:x"), ("MANYCHAT_API_TOKEN", "x"), ("MANYCHAT_REPLY_FLOW_NS", "f")];
         let places = |env: &str| {
-            let all = [&sound[..], &[(name, value), ("NODE_ENV", env)]].concat();
+            let all = [LIVE, &[(name, value), ("NODE_ENV", env)]].concat();
             boot(&all).1.into_iter().map(|warning| warning.place).collect::<Vec<_>>()
         };
         assert_eq!(places("production"), [name], "{value}");
-        assert!(places("development").is_empty(), "{value}");
+        assert_eq!(places("development"), ["NODE_ENV"], "{value}: only that a key is set in development");
     }
     for near in ["http://127.0.0.1:9", "http://localhost:9", "http://[::1]:9", "https://manychat.example"] {
-        let base =
-            [("AGENT_MODEL", "ollama:x"), ("MANYCHAT_API_TOKEN", "x"), ("MANYCHAT_REPLY_FLOW_NS", "f")];
-        let all = [&base[..], &[("MANYCHAT_API_BASE", near), ("NODE_ENV", "production")]].concat();
+        let all = [LIVE, &[("MANYCHAT_API_BASE", near)]].concat();
         assert!(warnings(&all).is_empty(), "{near}");
     }
 }

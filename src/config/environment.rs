@@ -8,8 +8,8 @@ use std::time::Duration;
 use super::env_hints::hints;
 use super::variables::{Variables, comma_list};
 use super::{
-    DatabaseUrl, LogLevel, ManyChatSettings, ModelSettings, NodeEnv, ReasoningEffort, Settings,
-    SettingsError, SharedSecrets, TrustedProxies, Warning,
+    AddressCheck, DatabaseUrl, Environment, LogLevel, ManyChatSettings, ModelSettings, NodeEnv,
+    ReasoningEffort, Settings, SettingsError, SharedSecrets, TrustedProxies, Warning,
 };
 use crate::domain::{ChannelName, Redacted, TenantId};
 
@@ -84,7 +84,34 @@ impl Settings {
     /// # Errors
     /// Every faulty variable with its reason, in one error (ENV-1).
     pub fn from_vars(vars: &BTreeMap<String, String>) -> Result<(Self, Vec<Warning>), SettingsError> {
-        let mut reader = Variables::new(vars);
+        Self::read(Variables::new(vars))
+    }
+
+    /// As [`Self::from_vars`], with what the file and the process brought along, and with `check_address` asked about
+    /// a `DATABASE_URL` of Postgres: only the database's own reader knows its options.
+    ///
+    /// # Errors
+    /// Every faulty variable with its reason, in one error (ENV-1).
+    pub fn from_environment(
+        environment: &Environment,
+        check_address: AddressCheck,
+    ) -> Result<(Self, Vec<Warning>), SettingsError> {
+        let mut reader = Variables::new(&environment.variables);
+        reader.check_address = Some(check_address);
+        let read = Self::read(reader);
+        if environment.faults.is_empty() {
+            return read.map(|(settings, more)| (settings, [environment.warnings.clone(), more].concat()));
+        }
+        let unreadable = |name: &str| environment.faults.iter().any(|fault| fault.name == name);
+        let mut faults = environment.faults.clone();
+        // One that cannot be read is not missing as well.
+        faults.extend(
+            read.err().into_iter().flat_map(|error| error.faults).filter(|one| !unreadable(one.name)),
+        );
+        Err(SettingsError::new(faults))
+    }
+
+    fn read(mut reader: Variables<'_>) -> Result<(Self, Vec<Warning>), SettingsError> {
         let settings = read(&mut reader);
         match settings {
             Some(settings) if reader.faults.is_empty() => {
@@ -223,7 +250,10 @@ fn database(vars: &mut Variables<'_>, node_env: Option<NodeEnv>) -> Option<Datab
         };
     }
     if value.starts_with("postgres://") || value.starts_with("postgresql://") {
-        return Some(DatabaseUrl::Postgres(Redacted::new(value.to_owned())));
+        return match vars.check_address.map_or(Ok(()), |check| check(value)) {
+            Ok(()) => Some(DatabaseUrl::Postgres(Redacted::new(value.to_owned()))),
+            Err(reason) => vars.refuse(NAME, reason),
+        };
     }
     vars.refuse(NAME, "must start with postgres:// or postgresql://, or be embedded or embedded:<directory>")
 }

@@ -164,7 +164,7 @@ fn the_public_address_is_https_and_loses_its_slashes() {
     assert_eq!(settings.public_base_url, "https://agent.example/base");
 }
 
-/// ACC-ENV-5, ENV-22, 01/AC-13: the message names both roles.
+/// ACC-ENV-5, ENV-22, RACE-1, 01/AC-13: the message names both roles.
 #[test]
 fn the_abort_is_later_than_the_deadline() {
     let message = refusal(&[("RACE_DEADLINE_MS", "9000"), ("MODEL_ABORT_MS", "9000")]);
@@ -174,7 +174,7 @@ fn the_abort_is_later_than_the_deadline() {
     assert_eq!(settings.model_abort, Duration::from_millis(9001));
 }
 
-/// ACC-ENV-6, ENV-3, GAP-CFG-4
+/// ACC-ENV-6, ENV-3, GAP-CFG-4, PACE-1, AC-DL-10
 #[test]
 fn an_empty_number_with_minimum_0_is_0_and_warns() {
     let (settings, warnings) = boot(&[("AGENT_TEMPERATURE", ""), ("MANYCHAT_REPLY_GAP_MS", " ")]);
@@ -185,7 +185,7 @@ fn an_empty_number_with_minimum_0_is_0_and_warns() {
     assert_refused("MANYCHAT_REPLY_GAP_MS", &["10001", "-1", "0.5"]);
 }
 
-/// ENV-4 and the bounds of the tables.
+/// ENV-4, BUCKET-7 and the bounds of the tables.
 #[test]
 fn whole_numbers_are_checked_by_value_and_bounds() {
     assert_eq!(settings(&[("PORT", " 8e3 ")]).port, 8000);
@@ -194,6 +194,7 @@ fn whole_numbers_are_checked_by_value_and_bounds() {
     assert_refused("OUTBOX_RETRY_MINUTES", &["0", "1441"]);
     assert_refused("WORKER_HEALTH_PORT", &["0", "65536"]);
     assert_refused("RATE_LIMIT_PER_MINUTE", &["0"]);
+    assert_refused("MANYCHAT_CALLS_PER_SECOND", &["0", "-1", "1.5", "inf"]);
     assert_refused("MODEL_MAX_CONCURRENT", &["0"]);
     assert_eq!(settings(&[("WORKER_HEALTH_PORT", "3001")]).worker_health_port, Some(3001));
 }

@@ -32,7 +32,7 @@ mod warning;
 
 pub use active::ActiveTenant;
 pub use catalog::{Catalog, Faq, Offering, PaymentOption, Price};
-pub use env_file::process_environment;
+pub use env_file::{Environment, process_environment};
 pub use eval_settings::EvalSettings;
 pub use files::Fault;
 pub use plugins::{PluginsError, PluginsProblem, check_plugins};
@@ -47,5 +47,5 @@ pub use tools::{
     Delay, Event, FieldTool, FlowRole, FlowTool, NoteTool, Nudge, Readable, ReadableField, TagTool, Tools,
     WindowClosing,
 };
-pub use variables::{SettingsError, VariableFault};
+pub use variables::{AddressCheck, SettingsError, VariableFault};
 pub use warning::Warning;

@@ -75,6 +75,9 @@ impl fmt::Display for SettingsError {
     }
 }
 
+/// Says what is wrong with an address of Postgres, without repeating it (ENV-26).
+pub type AddressCheck = fn(&str) -> Result<(), String>;
+
 /// The variables and what was found wrong with them so far. Readers return `None` after recording a fault; they
 /// are called one after another before the first `?`, so that each fault is reported.
 #[derive(Debug)]
@@ -82,11 +85,12 @@ pub(super) struct Variables<'a> {
     values: &'a BTreeMap<String, String>,
     pub(super) faults: Vec<VariableFault>,
     pub(super) warnings: Vec<Warning>,
+    pub(super) check_address: Option<AddressCheck>,
 }
 
 impl<'a> Variables<'a> {
     pub(super) const fn new(values: &'a BTreeMap<String, String>) -> Self {
-        Self { values, faults: Vec::new(), warnings: Vec::new() }
+        Self { values, faults: Vec::new(), warnings: Vec::new(), check_address: None }
     }
 
     /// The value as it stands, an empty one too (ENV-3).

@@ -7,18 +7,18 @@ use std::task::{Context, Poll};
 use actix_web::body::{BodySize, MessageBody};
 use bytes::Bytes;
 
-use crate::actors::OwedReply;
+use crate::actors::Owed;
 
-/// The one chunk of an answer and the reply it carries. When the chunk is never taken, because the connection
-/// ended first, dropping the body sends the reply through the outbox (GAP-CH-7).
+/// The one chunk of an answer and what it owes. When the chunk is never taken, because the connection
+/// ended first, dropping the body sends what it owes through the outbox (GAP-CH-7).
 pub(super) struct AnswerBody {
     chunk: Option<Bytes>,
     length: u64,
-    owed: Option<OwedReply>,
+    owed: Option<Owed>,
 }
 
 impl AnswerBody {
-    pub(super) fn new(body: Vec<u8>, owed: Option<OwedReply>) -> Self {
+    pub(super) fn new(body: Vec<u8>, owed: Option<Owed>) -> Self {
         Self { length: body.len() as u64, chunk: Some(body.into()), owed }
     }
 }

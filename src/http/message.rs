@@ -69,7 +69,7 @@ pub(super) async fn message(
     let snapshot = door.services.snapshots.current();
     let answering = answer(&door, &request, payload, &caller, &secret, &snapshot);
     AssertUnwindSafe(answering).catch_unwind().await.unwrap_or_else(|_| {
-        tracing::error!("unhandled error");
+        tracing::error!(err = "the request's own code panicked", code = "panic", "unhandled error");
         overload::handoff(&door, &snapshot, &secret)
     })
 }
@@ -193,19 +193,29 @@ async fn run(
     }
     let until = tokio::time::Instant::from_std(deadline.at() + GRACE);
     match tokio::time::timeout_at(until, answer).await {
-        // A reply to a caller who hung up goes through the outbox: dropping what is owed does that (GAP-CH-7).
+        // What a caller who hung up should have read goes through the outbox: dropping what is owed does that (GAP-CH-7).
         Ok(Ok(Answer { body, owed })) => {
             if owed.is_some() && peer.as_ref().is_some_and(Peer::is_gone) {
-                // Half-closed, it might still read: the reply must not reach it twice.
+                // Half-closed, it might still read: the text must not reach it twice.
                 return silence(door, snapshot, secret);
             }
             overload::block(AnswerBody::new(body, owed))
         }
-        Ok(Err(_)) | Err(_) => {
-            tracing::error!("unhandled error");
-            overload::handoff(door, snapshot, secret)
-        }
+        Ok(Err(_)) => unanswered(door, snapshot, secret, "the turn ended without an answer", "turn_ended"),
+        Err(_) => unanswered(door, snapshot, secret, "the turn did not answer in time", "turn_late"),
     }
+}
+
+/// The turn's own end is reported where it happened; this line says what the request came to (ERR-2).
+fn unanswered(
+    door: &Door,
+    snapshot: &Snapshot,
+    secret: &Redacted<Arc<str>>,
+    err: &'static str,
+    code: &'static str,
+) -> HttpResponse {
+    tracing::error!(err, code, "unhandled error");
+    overload::handoff(door, snapshot, secret)
 }
 
 /// Tells the conversation whether this caller is still there.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use actix_web::dev::ServerHandle;
-use actix_web::middleware::{DefaultHeaders, from_fn};
+use actix_web::middleware::from_fn;
 use actix_web::{App, HttpServer, web};
 use tokio::net::TcpSocket;
 use tokio::runtime::Handle;
@@ -14,10 +14,11 @@ use tokio::task::JoinHandle;
 
 use super::auth::Secrets;
 use super::gate::gate;
+use super::panics::answer_panics;
 use super::peer::Peer;
 use super::rate_limit::RateLimit;
 use super::refused::Refused;
-use super::{MESSAGE_PATH, admin, errors, health, message, openapi};
+use super::{MESSAGE_PATH, admin, errors, hardening, health, message, openapi};
 use crate::actors::Services;
 use crate::config::{Settings, TrustedProxies};
 use crate::domain::Redacted;
@@ -155,7 +156,8 @@ pub fn start(door: Door, port: Port, workers: usize, connections: usize) -> Resu
         App::new()
             .app_data(shared.clone())
             .wrap(from_fn(gate))
-            .wrap(hardening())
+            .wrap(hardening::headers())
+            .wrap(from_fn(answer_panics))
             .configure(|config| playground.into_iter().for_each(|page| playground::routes(config, page)))
             .configure(routes)
     });
@@ -182,7 +184,8 @@ pub fn start_health(door: Door, port: Port) -> Result<Server, ServerError> {
     let server = HttpServer::new(move || {
         App::new()
             .app_data(shared.clone())
-            .wrap(hardening())
+            .wrap(hardening::headers())
+            .wrap(from_fn(answer_panics))
             .configure(health_routes)
             .default_service(missing())
     });
@@ -204,7 +207,7 @@ fn routes(config: &mut web::ServiceConfig) {
     config
         .service(message)
         .configure(health_routes)
-        .service(readable("/admin/actors", web::get().to(admin::actors), web::head().to(admin::actors)))
+        .configure(admin::routes)
         .service(readable(openapi::PATH, web::get().to(openapi::openapi), web::head().to(openapi::openapi)))
         .default_service(missing());
 }
@@ -215,29 +218,13 @@ fn health_routes(config: &mut web::ServiceConfig) {
         .service(readable("/ready", web::get().to(health::ready), web::head().to(health::ready)));
 }
 
-fn missing() -> actix_web::Route {
+pub(super) fn missing() -> actix_web::Route {
     web::to(|| async { errors::not_found() })
 }
 
 /// `HEAD` works where `GET` works (HTTP-6).
-fn readable(path: &str, get: actix_web::Route, head: actix_web::Route) -> actix_web::Resource {
+pub(super) fn readable(path: &str, get: actix_web::Route, head: actix_web::Route) -> actix_web::Resource {
     web::resource(path).route(get).route(head).default_service(missing())
-}
-
-/// HTTP-8
-fn hardening() -> DefaultHeaders {
-    DefaultHeaders::new()
-        .add(("X-Content-Type-Options", "nosniff"))
-        .add(("X-Frame-Options", "SAMEORIGIN"))
-        .add(("Referrer-Policy", "no-referrer"))
-        .add(("Strict-Transport-Security", "max-age=31536000; includeSubDomains"))
-        .add(("Cross-Origin-Opener-Policy", "same-origin"))
-        .add(("Cross-Origin-Resource-Policy", "same-origin"))
-        .add(("Origin-Agent-Cluster", "?1"))
-        .add(("X-DNS-Prefetch-Control", "off"))
-        .add(("X-Download-Options", "noopen"))
-        .add(("X-Permitted-Cross-Domain-Policies", "none"))
-        .add(("X-XSS-Protection", "0"))
 }
 
 impl Server {

@@ -157,7 +157,7 @@ fn documented() -> [(&'static str, Option<Value>); 6] {
     ]
 }
 
-/// AC-DL-1, AC-DL-4, API-2, API-6, API-7, API-20 to API-27: what stands on the wire, and nothing else.
+/// AC-DL-1, AC-DL-4, API-1, API-29, API-2, API-6, API-7, API-20 to API-27: what stands on the wire, and nothing else.
 #[tokio::test]
 async fn every_call_is_sent_as_documented() {
     let data = json!({"status": "success", "data": {"tags": [{"name": "open-day"}]}});

@@ -80,6 +80,8 @@ pub enum Unstarted {
     HeartbeatTooOld,
     /// Too many calls wait already (ARC-23).
     QueueFull,
+    /// Whoever asked for it has refused it when its turn came.
+    NotWanted,
     /// The process is ending, or the part that calls ManyChat has just been restarted.
     Stopped,
 }
@@ -200,6 +202,7 @@ impl Unstarted {
         match self {
             Self::HeartbeatTooOld => "this process has not proved for too long that it is alive",
             Self::QueueFull => "too many calls are waiting",
+            Self::NotWanted => "it is not wanted any longer",
             Self::Stopped => "the process is stopping or restarting its deliveries",
         }
     }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 
 use super::client::CALL_LIMIT;
@@ -31,6 +32,28 @@ pub struct Handle {
 #[derive(Debug)]
 pub struct Orders {
     letters: mpsc::UnboundedReceiver<Letter>,
+}
+
+/// Runs right before the first call of an order, when its turn has come: what it says decides whether the call is made.
+/// So a caller can write down what begins without calling it begun while it waits for ManyChat's rate (ARC-41).
+pub struct Gate(BoxFuture<'static, bool>);
+
+impl Gate {
+    /// `open` must be quick: the order's place in the rate is taken while it runs.
+    pub fn new(open: impl Future<Output = bool> + Send + 'static) -> Self {
+        Self(Box::pin(open))
+    }
+
+    /// Whether the call is to be made.
+    pub async fn opens(self) -> bool {
+        self.0.await
+    }
+}
+
+impl std::fmt::Debug for Gate {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("Gate")
+    }
 }
 
 /// Tells one order from all others of the process; later ones are greater.
@@ -63,6 +86,8 @@ pub struct Order {
     pub request: Request,
     /// Where the answer goes.
     pub slot: AnswerSlot,
+    /// What has to be done before the first call.
+    pub gate: Option<Gate>,
 }
 
 /// The place for one answer. Dropped without one, it tells the caller truthfully what is known.
@@ -114,6 +139,20 @@ impl Handle {
         self.submit(Request { contact: contact.clone(), priority, action }).await.map(|_| ())
     }
 
+    /// As [`Self::perform`] in the background; `gate` runs when the call is about to start, and may refuse it.
+    ///
+    /// # Errors
+    /// As [`Self::perform`]; [`ManyChatError::NotStarted`] when the gate refused.
+    pub async fn perform_through(
+        &self,
+        contact: &SubscriberId,
+        action: Action,
+        gate: Gate,
+    ) -> Result<(), ManyChatError> {
+        let request = Request { contact: contact.clone(), priority: Priority::Background, action };
+        self.place(request, Some(gate))?.await.map(|_| ())
+    }
+
     /// Writes a contact token (API-22). It waits for no text and no action of the contact.
     ///
     /// # Errors
@@ -157,7 +196,7 @@ impl Handle {
     /// As the call failed.
     pub async fn submit(&self, request: Request) -> Result<Answer, ManyChatError> {
         let priority = request.priority;
-        let ticket = self.place(request)?;
+        let ticket = self.place(request, None)?;
         if priority == Priority::Background {
             return ticket.await;
         }
@@ -174,7 +213,7 @@ impl Handle {
         self.open.load(Ordering::Acquire)
     }
 
-    fn place(&self, request: Request) -> Result<Ticket, ManyChatError> {
+    fn place(&self, request: Request, gate: Option<Gate>) -> Result<Ticket, ManyChatError> {
         let not_started = |reason| ManyChatError::NotStarted { reason };
         if self.open() >= MOST_OPEN {
             return Err(not_started(Unstarted::QueueFull));
@@ -191,7 +230,7 @@ impl Handle {
             open: Arc::clone(&self.open),
         };
         // A letter that cannot be sent is dropped, and its slot with it.
-        let sent = self.letters.send(Letter::Place(Order { id, request, slot }));
+        let sent = self.letters.send(Letter::Place(Order { id, request, slot, gate }));
         sent.map_err(|_| not_started(Unstarted::Stopped))?;
         Ok(Ticket { id, answer, started, endpoint, letters: self.letters.clone(), answered: false })
     }

@@ -118,7 +118,7 @@ async fn a_full_queue_refuses() {
     let (handle, _orders) = channel();
     let mut kept = Vec::new();
     for _ in 0..MOST_OPEN {
-        kept.push(handle.place(tag()).unwrap());
+        kept.push(handle.place(tag(), None).unwrap());
     }
     let error = handle.submit(tag()).await.unwrap_err();
     assert_eq!(

@@ -103,6 +103,12 @@ impl Runner {
         Self { fallback: Some(Candidate::new(provider, model, settings)), ..self }
     }
 
+    /// The model string of the model that is asked first.
+    #[must_use]
+    pub fn model(&self) -> &str {
+        self.first.name()
+    }
+
     /// Runs one turn: request, call, schema, guardrails, cost. A failure of the model is a result like any other: the
     /// handoff, with the failure's name (FAIL-2, FAIL-3).
     pub async fn run(&self, input: TurnInput) -> TurnResult {

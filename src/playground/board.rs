@@ -87,6 +87,8 @@ pub(super) struct Record {
     output_tokens: Option<i32>,
     cost_usd: Option<f64>,
     handoff: Option<String>,
+    /// Whether a handoff notifies anybody: `rules.handoff` is set (DEC-25).
+    calls: bool,
     waiting: i64,
     attempts: i32,
     due_ms: Option<f64>,
@@ -245,11 +247,11 @@ impl Board {
         });
     }
 
-    /// Wakes nobody when nothing has changed.
-    pub(super) fn set_records(&self, records: Vec<ContactRecord>) {
+    /// Wakes nobody when nothing has changed. `calls`: whether a handoff notifies anybody.
+    pub(super) fn set_records(&self, records: Vec<ContactRecord>, calls: bool) {
         for record in records {
             let subscriber = record.subscriber.clone();
-            let record = Some(Record::from(record));
+            let record = Some(Record::of(record, calls));
             let same = self.look(|state| {
                 let known = state.contacts.iter().find(|contact| contact.subscriber.expose() == subscriber);
                 known.is_none_or(|contact| contact.record == record)
@@ -365,8 +367,8 @@ impl Contact {
     }
 }
 
-impl From<ContactRecord> for Record {
-    fn from(record: ContactRecord) -> Self {
+impl Record {
+    fn of(record: ContactRecord, calls: bool) -> Self {
         let last = record.last;
         let last = last.as_ref();
         Self {
@@ -379,6 +381,7 @@ impl From<ContactRecord> for Record {
             output_tokens: last.and_then(|turn| turn.output_tokens),
             cost_usd: last.and_then(|turn| turn.cost_usd),
             handoff: record.handoff,
+            calls,
             waiting: record.waiting,
             attempts: record.attempts,
             due_ms: record.due_ms,

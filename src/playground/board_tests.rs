@@ -86,11 +86,17 @@ fn an_equal_record_wakes_nobody() {
         given_up: 0,
         given_up_error: None,
     };
-    board.set_records(vec![record(0)]);
+    board.set_records(vec![record(0)], true);
     let changes = board.changes();
-    board.set_records(vec![record(0)]);
+    board.set_records(vec![record(0)], true);
     assert!(!changes.has_changed().unwrap());
-    board.set_records(vec![record(1)]);
+    board.set_records(vec![record(1)], true);
     assert!(changes.has_changed().unwrap());
     assert_eq!(shown(board.since(None))["contacts"][0]["record"]["waiting"], 1);
+    board.set_records(vec![record(1)], false);
+    assert_eq!(
+        shown(board.since(None))["contacts"][0]["record"]["calls"],
+        false,
+        "DEC-25: nobody is notified"
+    );
 }

@@ -204,7 +204,8 @@ impl Playground {
             }
             match playground::records(&context.database, &context.settings.tenant, &subscribers).await {
                 Ok(records) => {
-                    board.set_records(records);
+                    let rules = &self.inner.services.snapshots.current().tenant.rules;
+                    board.set_records(records, rules.handoff.is_some());
                     board.set_trouble(None);
                 }
                 Err(_) => board.set_trouble(Some(

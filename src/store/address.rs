@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
-use tokio_postgres::{AsyncMessage, Client, Config, NoTls, Socket};
+use tokio_postgres::{AsyncMessage, Client, Config, NoTls, Notification, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::StoreError;
@@ -129,10 +129,10 @@ impl Address {
         }
     }
 
-    /// As [`Self::open`]; the payloads of notifications go to `heard`, which is closed with the connection.
+    /// As [`Self::open`]; notifications go to `heard`, which is closed with the connection.
     pub(super) async fn open_listening(
         &self,
-        heard: mpsc::UnboundedSender<String>,
+        heard: mpsc::UnboundedSender<Notification>,
     ) -> Result<(Client, Driver), tokio_postgres::Error> {
         match &self.tls {
             None => open_with(&self.config, NoTls, Some(heard)).await,
@@ -144,7 +144,7 @@ impl Address {
 async fn open_with<T>(
     config: &Config,
     tls: T,
-    heard: Option<mpsc::UnboundedSender<String>>,
+    heard: Option<mpsc::UnboundedSender<Notification>>,
 ) -> Result<(Client, Driver), tokio_postgres::Error>
 where
     T: MakeTlsConnect<Socket> + Send,
@@ -161,7 +161,7 @@ where
         };
         while let Some(Ok(message)) = std::future::poll_fn(|cx| connection.poll_message(cx)).await {
             if let AsyncMessage::Notification(notice) = message
-                && heard.send(notice.payload().to_owned()).is_err()
+                && heard.send(notice).is_err()
             {
                 return;
             }

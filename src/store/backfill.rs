@@ -2,7 +2,6 @@
 
 use jiff::{SignedDuration, Timestamp};
 use tokio_postgres::Client;
-use tokio_postgres::error::SqlState;
 use uuid::Uuid;
 
 use super::{Database, StoreError};
@@ -13,12 +12,13 @@ const WITHOUT_TOKEN: &str = "
     where c.tenant_id = $1 and c.token_hash is null
       and exists (select 1 from turns t where t.conversation_id = c.id and t.created_at >= $2)";
 
-/// Tokens that were issued to contacts in scope and have not reached ManyChat: on their way, and given up.
+/// Tokens that were issued to contacts in scope and have not reached ManyChat: on their way, and given up. One that an
+/// operator has discarded is accepted as lost.
 const UNWRITTEN: &str = "
     select count(*) filter (where latest.status in ('pending', 'delivering')) as waiting,
-           count(*) filter (where latest.status = 'failed') as given_up
+           count(*) filter (where latest.status = 'failed' and latest.rs_discarded_at is null) as given_up
     from conversations c
-    cross join lateral (select o.status from outbox o where o.conversation_id = c.id and o.kind = 'contact_token'
+    cross join lateral (select o.status, o.rs_discarded_at from outbox o where o.conversation_id = c.id and o.kind = 'contact_token'
                         order by o.created_at desc limit 1) latest
     where c.tenant_id = $1 and c.token_hash is not null
       and exists (select 1 from turns t where t.conversation_id = c.id and t.created_at >= $2)";
@@ -76,7 +76,7 @@ pub struct Candidate {
 pub struct Unwritten {
     /// The outbox worker will try again.
     pub waiting: i64,
-    /// The contact's next message issues anew.
+    /// The contact's next message issues anew; without those that an operator has discarded.
     pub given_up: i64,
 }
 
@@ -86,7 +86,7 @@ pub struct Unwritten {
 /// [`StoreError::NoTables`] on a database that no process has migrated; otherwise what the server answers.
 pub async fn contacts_without_token(client: &Client, scope: &Scope) -> Result<i64, StoreError> {
     let row = client.query_one(WITHOUT_TOKEN, &[&scope.tenant.as_str(), &scope.since]).await;
-    Ok(row.map_err(or_no_tables)?.try_get(0)?)
+    Ok(row.map_err(StoreError::of_command)?.try_get(0)?)
 }
 
 /// Counts the contacts that have a token which ManyChat does not have.
@@ -95,7 +95,7 @@ pub async fn contacts_without_token(client: &Client, scope: &Scope) -> Result<i6
 /// As [`contacts_without_token`].
 pub async fn unwritten_tokens(client: &Client, scope: &Scope) -> Result<Unwritten, StoreError> {
     let row = client.query_one(UNWRITTEN, &[&scope.tenant.as_str(), &scope.since]).await;
-    let row = row.map_err(or_no_tables)?;
+    let row = row.map_err(StoreError::of_command)?;
     Ok(Unwritten { waiting: row.try_get("waiting")?, given_up: row.try_get("given_up")? })
 }
 
@@ -140,11 +140,4 @@ pub async fn issue(
     let row = lease.client()?.query_opt(&statement, &[conversation.as_uuid(), &digest, &now]).await?;
     lease.give_back();
     Ok(row.map(|row| row.try_get(0)).transpose()?)
-}
-
-fn or_no_tables(error: tokio_postgres::Error) -> StoreError {
-    match error.code() {
-        Some(&SqlState::UNDEFINED_TABLE) => StoreError::NoTables,
-        _ => error.into(),
-    }
 }

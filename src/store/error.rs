@@ -77,6 +77,12 @@ impl StoreError {
         }
     }
 
+    /// True when nothing of the work was or will be done: the server said so, or never got it.
+    #[must_use]
+    pub const fn wrote_nothing(&self) -> bool {
+        matches!(self, Self::Refused { .. } | Self::Unavailable { .. })
+    }
+
     /// True when the work may have been committed all the same.
     #[must_use]
     pub const fn is_in_doubt(&self) -> bool {

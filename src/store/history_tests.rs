@@ -80,7 +80,7 @@ fn texts(turn: &OpenTurn) -> Vec<&str> {
     turn.history.iter().map(|row| row.text.expose()).collect()
 }
 
-/// HISTW-1, HISTW-2, HISTW-5, 02/AC-7: the last nine before the message, oldest first, the message itself left out.
+/// TURN-13, HISTW-1, HISTW-2, HISTW-5, 02/AC-7: the last nine before the message, oldest first, the message itself left out.
 #[tokio::test]
 async fn the_last_nine_turns_are_read_oldest_first() {
     let past = Past::new().await;
@@ -148,4 +148,44 @@ async fn the_count_restarts_after_a_gap_and_time_never_moves_back() {
     assert_eq!(counts, [Some(1), Some(2), Some(1), Some(2)]);
     let last = past.client.query_one("select last_message_at from conversations", &[]).await.unwrap();
     assert_eq!(last.get::<_, Timestamp>(0), after(47, 59));
+}
+
+/// DEC-9, ARC-50, TOK-13: an open handoff pauses, by the database's clock, whatever the business clock says; an unbound
+/// turn neither prolongs nor ends it.
+#[tokio::test]
+async fn a_handoff_pauses_by_one_clock_and_unbound_turns_do_not_count() {
+    let past = Past::new().await;
+    let open = async || past.open(&["now"], false, None, past.now).await.handoff;
+    assert_eq!(open().await, None);
+    past.turn("user", "help", -400, true, None).await;
+    past.turn("agent", "a person comes", -400, true, Some("escalated_model")).await;
+    let sql = "insert into rs_handoffs (conversation_id, reason, opened_at)
+               select id, 'complaint', now() - interval '10 minutes' from conversations";
+    past.client.batch_execute(sql).await.unwrap();
+    past.turn("user", "forged", -400, false, None).await;
+    past.turn("agent", "to a forged one", -400, false, Some("answered_inline")).await;
+    past.turn("agent", "skipped", -400, true, Some("nudge_skipped")).await;
+    let handoff = open().await.unwrap();
+    assert!((600..660).contains(&handoff.quiet.as_secs()) && handoff.tag_pending, "{handoff:?}");
+}
+
+/// DEC-9: a handoff after which the agent has gone on pauses nothing; the next handoff does, and so does one whose own
+/// words stand behind it in the order of turns.
+#[tokio::test]
+async fn a_handoff_from_before_the_rule_pauses_nothing() {
+    let past = Past::new().await;
+    let hand_off =
+        "insert into rs_handoffs (conversation_id, reason) select id, 'complaint' from conversations";
+    let paused = async || past.open(&["now"], false, None, past.now).await.handoff.is_some();
+    past.client.batch_execute(hand_off).await.unwrap();
+    past.turn("agent", "a person comes, later", 0, true, Some("deferred")).await;
+    assert!(paused().await, "the handoff's own words");
+    past.turn("agent", "still a person", 0, true, Some("escalated_precheck")).await;
+    assert!(paused().await, "another handoff is no going on");
+    past.turn("agent", "we open at nine", 0, true, Some("answered_inline")).await;
+    assert!(!paused().await, "the agent has answered since");
+    past.client.batch_execute(hand_off).await.unwrap();
+    assert!(paused().await);
+    past.client.batch_execute("update rs_handoffs set opened_seq = null").await.unwrap();
+    assert!(!paused().await, "handoffs from before the column");
 }

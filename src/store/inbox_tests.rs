@@ -126,6 +126,22 @@ async fn only_what_proves_its_contact_waits_in_the_inbox() {
     assert_eq!(bench.keep(bench.here, "right", &one).await, Kept::NoConversation);
 }
 
+/// DEC-13: messages whose contact was erased while they waited leave nothing behind, and one that came afterwards goes on.
+#[tokio::test]
+async fn erased_messages_make_no_conversation() {
+    let bench = Bench::new().await;
+    let [erased, later] = ["erased", "later"].map(message);
+    bench.keep(bench.here, "right", &erased).await;
+    bench.client.batch_execute("delete from conversations").await.unwrap();
+    let waits = bench.waits(bench.here, std::slice::from_ref(&erased)).await;
+    assert_eq!(waits, Waits { conversation: None, kept: vec![] });
+    let conversations = bench.client.query("select 1 from conversations", &[]).await.unwrap();
+    assert!(conversations.is_empty());
+    let unwritten = NewMessage { stored: false, ..later.clone() };
+    assert_eq!(bench.waits(bench.here, &[erased, unwritten]).await.kept, [later.id]);
+    assert_eq!(bench.started(bench.here, &[later]).await.taken, 1);
+}
+
 /// ARC-45a, PROC-4: a process runs its messages up to the first one of another process, which is next.
 #[tokio::test]
 async fn a_turn_ends_before_another_processs_message() {
@@ -137,7 +153,7 @@ async fn a_turn_ends_before_another_processs_message() {
         bench.keep(process, "right", kept).await;
     }
     let waits = bench.waits(bench.there, std::slice::from_ref(&other)).await;
-    assert_eq!(waits, Waits { conversation: bench.conversation, kept: vec![other.id] });
+    assert_eq!(waits, Waits { conversation: Some(bench.conversation), kept: vec![other.id] });
     assert_eq!(bench.started(bench.here, &[one, two, three.clone()]).await.taken, 2);
     assert_eq!(bench.texts().await, ["other", "three"], "rows become turns in Open");
     assert_eq!(bench.waits(bench.here, std::slice::from_ref(&three)).await.kept, [three.id]);

@@ -11,6 +11,7 @@ mod statements;
 mod tls;
 
 pub mod backfill;
+pub mod contacts;
 pub mod embedded;
 pub mod handoff_tags;
 pub mod handoffs;

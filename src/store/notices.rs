@@ -1,16 +1,19 @@
-//! Notices between processes that a contact's lane is free (ARC-47a): sent after the commit that freed it, in a
-//! transaction of their own, and heard on a connection of their own. They carry conversation ids, nothing of a contact.
+//! Notices between processes that a contact's lane is free, or that something is due in the outbox (ARC-47a): sent after
+//! the commit that made it so, in a transaction of their own, and heard on a connection of their own. They carry
+//! conversation ids or the tenant's name, nothing of a contact.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::{Notify, mpsc};
-use tokio_postgres::Client;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Notification};
 use uuid::Uuid;
 
 use super::address::Address;
+use super::outbox_operator::WAKE_CHANNEL;
 use super::{Database, StoreError};
-use crate::domain::ConversationId;
+use crate::domain::{ConversationId, TenantId};
 
 /// Most conversations of one notice; the server takes 8000 bytes.
 pub const MOST_IN_NOTICE: usize = 200;
@@ -68,11 +71,44 @@ pub async fn notify(database: &Database, conversations: &[ConversationId]) -> Re
     Ok(())
 }
 
+/// Tells the workers of other processes that something is due in the tenant's outbox. As asynchronous as [`notify`].
+///
+/// # Errors
+/// When it may not have been sent: the workers find out by asking.
+pub async fn notify_outbox(database: &Database, tenant: &TenantId) -> Result<(), StoreError> {
+    let lease = database.lease().await?;
+    let client = lease.client()?;
+    let statement = lease.prepared(NOTIFY).await?;
+    let values: &[&(dyn ToSql + Sync)] = &[&WAKE_CHANNEL, &tenant.as_str()];
+    let (begun, told, committed) = tokio::join!(
+        client.batch_execute("begin; set local synchronous_commit = off"),
+        client.execute(&statement, values),
+        client.batch_execute("commit"),
+    );
+    begun?;
+    told?;
+    committed?;
+    lease.give_back();
+    Ok(())
+}
+
+const NOTIFY: &str = "select pg_notify($1, $2)";
+const LANE_CHANNEL: &str = "rs_lane";
+
+/// What a process hears from the others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// The lanes of these conversations are free.
+    Lanes(Vec<ConversationId>),
+    /// Something is due in this tenant's outbox.
+    Outbox(String),
+}
+
 /// Listens until the connection ends.
 pub struct Listener {
     /// Keeps the connection open.
     _client: Client,
-    notices: mpsc::UnboundedReceiver<String>,
+    notices: mpsc::UnboundedReceiver<Notification>,
 }
 
 impl Listener {
@@ -87,13 +123,18 @@ impl Listener {
             .await
             .map_err(|error| super::address::unreachable_because(&error))?;
         tokio::spawn(driver);
-        client.batch_execute("listen rs_lane").await?;
+        client.batch_execute("listen rs_lane; listen rs_outbox").await?;
         Ok(Self { _client: client, notices })
     }
 
     /// The next notice; `None` when the connection has ended.
-    pub async fn next(&mut self) -> Option<Vec<ConversationId>> {
-        self.notices.recv().await.map(|payload| conversations_in(&payload))
+    pub async fn next(&mut self) -> Option<Heard> {
+        let notice = self.notices.recv().await?;
+        Some(if notice.channel() == LANE_CHANNEL {
+            Heard::Lanes(conversations_in(notice.payload()))
+        } else {
+            Heard::Outbox(notice.payload().to_owned())
+        })
     }
 }
 
@@ -119,9 +160,11 @@ mod tests {
         let database = Database::new(address, Handle::current(), PoolLimits::default()).unwrap();
         let ids = [ConversationId::fresh(), ConversationId::fresh()];
         notify(&database, &ids).await.unwrap();
-        assert_eq!(listener.next().await.unwrap(), ids);
+        assert_eq!(listener.next().await.unwrap(), Heard::Lanes(ids.to_vec()));
         let other = server.connect().await.unwrap();
         other.batch_execute("notify rs_lane, 'something else'").await.unwrap();
-        assert_eq!(listener.next().await.unwrap(), []);
+        assert_eq!(listener.next().await.unwrap(), Heard::Lanes(Vec::new()));
+        notify_outbox(&database, &TenantId::new("test").unwrap()).await.unwrap();
+        assert_eq!(listener.next().await.unwrap(), Heard::Outbox("test".to_owned()));
     }
 }

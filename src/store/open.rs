@@ -1,6 +1,8 @@
 //! Open, the first flight of a turn: take the lane, record and count, read (ARC-30). Three statements in one
 //! transaction, sent together: what is read must come from a snapshot taken after the wait for the lane.
 
+use std::time::Duration;
+
 use jiff::{Timestamp, tz::TimeZone};
 use rust_decimal::Decimal;
 use serde::Deserialize;
@@ -10,20 +12,23 @@ use uuid::Uuid;
 
 use super::binding::binding_of;
 use super::statements::{BEGIN, COMMIT};
+use super::takeover::{pause_columns, pause_join};
 use super::{Database, StoreError};
 use crate::domain::{
     Binding, ContactText, ConversationId, Fence, MediaKind, ProcessId, Role, SubscriberId, TenantId, TurnId,
 };
+use crate::telemetry::crash_points::{self, Point};
 
 /// Finds or creates the conversation and takes its lane when that is free (ARC-45). An unbound message under
-/// enforcement neither waits nor takes it (LANE-3).
+/// enforcement neither waits nor takes it (LANE-3). Messages that all stand in the inbox create none: where the
+/// conversation is gone, the contact was erased after they came, and so were they (DEC-13).
 pub(super) const TAKE_LANE: &str = concat!(
     "with found as (
        select id, token_hash, previous_token_hash, rs_unwritten_token, token_generation, token_issued_at
        from conversations where tenant_id = $1 and subscriber_id = $2 for no key update),
      made as (
        insert into conversations (tenant_id, subscriber_id, channel, turn_count, last_message_at)
-       select $1::text, $2::text, $4::text, 0, $5::timestamptz where not exists (select 1 from found)
+       select $1::text, $2::text, $4::text, 0, $5::timestamptz where not exists (select 1 from found) and not $12
        on conflict (tenant_id, subscriber_id) do update set channel = conversations.channel
        returning id, token_hash, previous_token_hash, rs_unwritten_token, token_generation, token_issued_at),
      c as (select * from found union all select * from made),
@@ -52,14 +57,17 @@ pub(super) const TAKE_LANE: &str = concat!(
 ///
 /// The conversation's row has been locked by the statement before, so what is read of it here is what is changed: of two
 /// messages at once only one finds a token due (TOK-20). The write that follows has a minute before the worker does it
-/// anew (TOK-22, TOK-25).
+/// anew (TOK-22, TOK-25). A token that was given up has no time of issue: the next takes its place at once, but the
+/// previous one, which ManyChat still holds, stays (GAP-DL-16); of such issues one an hour is made (BF-8).
 pub(super) const RECORD: &str = concat!(
     "with judged as (
        select c.id, ",
     binding_of!("$3", "$20", "$8"),
     " as binding,
-         $19::text is not null and (c.token_hash is null or c.token_issued_at is null
-                                    or c.token_issued_at <= $8::timestamptz - interval '1 hour') as due
+         $19::text is not null
+           and (c.token_hash is null
+             or coalesce(c.token_issued_at, c.rs_reissued_at, '-infinity') <= $8::timestamptz - interval '1 hour') as due,
+         c.token_hash is not null and c.token_issued_at is null as given_up
        from conversations c where c.tenant_id = $1 and c.subscriber_id = $2),
      mine as (
        select i.id, i.message_id from rs_inbox i where i.message_id = any ($7::uuid[])),
@@ -68,7 +76,7 @@ pub(super) const RECORD: &str = concat!(
        where i.process_id <> $12 and i.message_id <> all ($9::uuid[])),
      go as (
        select j.id, j.binding, (j.binding <> 'unbound' or not $4) as bound, l.fence,
-              j.due and j.binding <> 'bound' as issue
+              j.due and j.binding <> 'bound' as issue, j.given_up
        from judged j left join rs_lanes l on l.conversation_id = j.id and l.turn_id = $5
        where (select count(*) from mine) = cardinality($7)
          and (j.binding = 'unbound' and $4
@@ -90,7 +98,8 @@ pub(super) const RECORD: &str = concat!(
                              else case when c.last_message_at <= $6 then 0 else c.turn_count end
                                   + (select count(*) from taken)::integer end,
            last_message_at = case when go.bound then greatest(c.last_message_at, $8) else c.last_message_at end,
-           previous_token_hash = case when go.issue then c.token_hash else c.previous_token_hash end,
+           previous_token_hash = case when go.issue and not go.given_up then c.token_hash else c.previous_token_hash end,
+           rs_reissued_at = case when go.issue and go.given_up then $8 else c.rs_reissued_at end,
            token_hash = case when go.issue then $19::text else c.token_hash end,
            token_issued_at = case when go.issue then $8 else c.token_issued_at end,
            token_generation = c.token_generation + go.issue::integer,
@@ -144,8 +153,8 @@ pub(super) const RECORD: &str = concat!(
 /// Reads what the turn needs: history when it may be read, and the day's spend with what is not yet confirmed
 /// (HISTW-1 to HISTW-5, ARC-33). The binding is the recorded one. A `first` message under enforcement reads nothing
 /// from before the contact's first token was issued: nothing proves that it is this caller's (TOK-14, DEC-24).
-pub(super) const READ: &str = "
-    select coalesce(b.tokens, 0)::bigint + o.tokens as tokens, coalesce(b.cost_usd, 0) + o.cost_usd as cost_usd,
+pub(super) const READ: &str = concat!(
+    "select coalesce(b.tokens, 0)::bigint + o.tokens as tokens, coalesce(b.cost_usd, 0) + o.cost_usd as cost_usd,
        case when me.binding <> 'unbound' or me.binding is not null and not $3 then (
          select coalesce(json_agg(json_build_object('role', h.role, 'text', h.text, 'actions', h.actions)
                                   order by h.seq), '[]'::json)
@@ -159,20 +168,16 @@ pub(super) const READ: &str = "
                order by t.seq desc limit $6) h) end as history,
        exists (select 1 from outbox x where x.tenant_id = $1 and x.subscriber_id = $2 and x.kind = 'reply'
                  and x.status in ('pending', 'delivering')) as reply_queued,
-       called.tag_pending,
-       case when called.opened_at is not null then greatest(called.opened_at, (
-         select t.created_at from turns t
-         where t.conversation_id = c.id and t.role = 'agent' and t.outcome is distinct from 'nudge_skipped'
-         order by t.seq desc limit 1)) end as quiet_since
-     from conversations c
-     cross join lateral (select max(p.opened_at) as opened_at,
-                                coalesce(bool_or(p.tag_state is null or p.tag_state = 'attempting'), false) as tag_pending
-                         from rs_handoffs p where p.conversation_id = c.id and p.closed_at is null) called
-     left join rs_owed me on me.turn_id = $8
+       ",
+    pause_columns!(),
+    " from conversations c ",
+    pause_join!(),
+    "left join rs_owed me on me.turn_id = $8
      cross join lateral (select coalesce(sum(tokens), 0)::bigint as tokens, coalesce(sum(cost_usd), 0) as cost_usd
                          from rs_owed where tenant_id = $1 and status = 'said') o
      left join budget_counters b on b.tenant_id = $1 and b.day = $7
-     where c.tenant_id = $1 and c.subscriber_id = $2";
+     where c.tenant_id = $1 and c.subscriber_id = $2"
+);
 
 /// How many turns of a contact the model reads at most, the messages being answered included (HISTW-1).
 pub(super) const HISTORY_TURNS: usize = 10;
@@ -249,9 +254,9 @@ pub enum Opened {
 /// Messages that have to wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waits {
-    /// The contact's conversation.
-    pub conversation: ConversationId,
-    /// Those of the messages that stand in the inbox now. Any other was there and has been taken over.
+    /// The contact's conversation; `None` when the contact was erased while the messages waited (DEC-13).
+    pub conversation: Option<ConversationId>,
+    /// Those of the messages that stand in the inbox now. Any other was there and has been taken over or erased.
     pub kept: Vec<Uuid>,
 }
 
@@ -276,7 +281,7 @@ pub struct OpenTurn {
     pub spent_usd: Decimal,
     /// True when an earlier reply to the contact is still on its way (LANE-7).
     pub reply_queued: bool,
-    /// The contact's open handoff; `None` when there is none (DEC-35).
+    /// The contact's open handoff (DEC-35); `None` when there is none, or the agent has gone on since (DEC-9).
     pub handoff: Option<OpenHandoff>,
     /// The outbox row behind the token that this flight has issued; `None` when none was due. Write the token whose
     /// digest the request carried to ManyChat now (TOK-23).
@@ -288,8 +293,9 @@ pub struct OpenTurn {
 /// A handoff that nobody has closed yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenHandoff {
-    /// The agent's latest message or the handoff itself, whichever came later (DEC-9).
-    pub quiet_since: Timestamp,
+    /// Time since the latest of the contact's open handoffs, which was the agent's last word, by the database's clock
+    /// (DEC-9, ARC-50).
+    pub quiet: Duration,
     /// True while the tag that calls a person has not been added and still may be.
     pub tag_pending: bool,
 }
@@ -326,10 +332,12 @@ async fn open_once(database: &Database, request: &OpenRequest) -> Result<Opened,
     let values = Values::of(request);
     let (lane_row, recorded, read) = fly(&lease, request, &values).await?;
     lease.give_back();
-    if recorded.try_get("started")? {
-        return Ok(Opened::Started(started(&lane_row, &recorded, &read)?));
+    if let (true, Some(lane_row), Some(read)) = (recorded.try_get("started")?, &lane_row, &read) {
+        crash_points::passed(Point::AfterOpen);
+        return Ok(Opened::Started(started(lane_row, &recorded, read)?));
     }
-    let conversation = ConversationId::from(lane_row.try_get::<_, Uuid>("id")?);
+    let conversation = lane_row.map(|row| row.try_get::<_, Uuid>("id")).transpose()?;
+    let conversation = conversation.map(ConversationId::from);
     Ok(Opened::Waiting(Waits { conversation, kept: recorded.try_get("waiting")? }))
 }
 
@@ -408,7 +416,7 @@ async fn fly(
     lease: &super::pool::Lease,
     request: &OpenRequest,
     values: &Values<'_>,
-) -> Result<(Row, Row, Row), StoreError> {
+) -> Result<(Option<Row>, Row, Option<Row>), StoreError> {
     let Prepared { begin, take_lane, record, read, commit } = Prepared::on(lease).await?;
     let (client, tenant) = (lease.client()?, request.tenant.as_str());
     let lane_values: &[&(dyn ToSql + Sync)] = &[
@@ -423,6 +431,7 @@ async fn fly(
         &request.lane_secs,
         &request.takeover_secs,
         &request.last_received_at,
+        &(values.stored.len() == values.ids.len()),
     ];
     let record_values: &[&(dyn ToSql + Sync)] = &[
         &tenant,
@@ -458,9 +467,9 @@ async fn fly(
     ];
     let (begun, lane, recorded, reading, committed) = tokio::join!(
         client.execute(&begin, &[]),
-        client.query_one(&take_lane, lane_values),
+        client.query_opt(&take_lane, lane_values),
         client.query_one(&record, record_values),
-        client.query_one(&read, read_values),
+        client.query_opt(&read, read_values),
         client.execute(&commit, &[]),
     );
     begun?;
@@ -504,9 +513,12 @@ fn started(lane_row: &Row, recorded: &Row, read: &Row) -> Result<OpenTurn, Store
 }
 
 pub(super) fn open_handoff(read: &Row) -> Result<Option<OpenHandoff>, StoreError> {
-    let quiet_since: Option<Timestamp> = read.try_get("quiet_since")?;
+    let quiet_secs: Option<f64> = read.try_get("quiet_secs")?;
     let tag_pending = read.try_get("tag_pending")?;
-    Ok(quiet_since.map(|quiet_since| OpenHandoff { quiet_since, tag_pending }))
+    Ok(quiet_secs.map(|seconds| {
+        let quiet = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::ZERO);
+        OpenHandoff { quiet, tag_pending }
+    }))
 }
 
 #[cfg(test)]

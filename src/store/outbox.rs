@@ -12,39 +12,73 @@ use uuid::Uuid;
 use super::{Database, StoreError};
 use crate::domain::{ConversationId, ProcessId, Redacted, SubscriberId, TenantId};
 
-/// Whether the row `o` can be claimed: it is due, or whoever claimed it has let it go. A row that a dead process
-/// holds, or whose lease has ended, is taken over; the attempt counts (GAP-DL-1).
-macro_rules! claimable {
+/// Whether nobody works on the row `o` any longer although it is `delivering`: a dead process holds it, or its lease has
+/// ended.
+macro_rules! let_go {
     () => {
-        "(o.status = 'pending' and o.next_attempt_at <= now()
-          or o.status = 'delivering' and o.rs_process_id is null and o.rs_lease_until <= now()
+        "(o.rs_process_id is null and o.rs_lease_until <= now()
              and o.rs_lease_until - interval '15 minutes' >= o.next_attempt_at
-          or o.status = 'delivering' and o.rs_process_id is not null
+          or o.rs_process_id is not null
              and (o.rs_lease_until <= now()
                or not exists (select 1 from rs_processes p where p.id = o.rs_process_id
                               and p.beat_at > clock_timestamp() - make_interval(secs => $5))))"
     };
 }
 
+/// Whether the row `o` can be claimed: it is due, or whoever claimed it has let it go; then it is taken over, and the
+/// attempt counts (GAP-DL-1).
+macro_rules! claimable {
+    () => {
+        concat!(
+            "(o.status = 'pending' and o.next_attempt_at <= now() or o.status = 'delivering' and ",
+            let_go!(),
+            ")"
+        )
+    };
+}
+
+/// Whether the reply `o` must wait for one before it: an older one of the contact that is queued, or that was said and is
+/// not out yet. The latter is bounded: a living process confirms or queues it in a moment, a dead one's is queued by
+/// whoever recovers it, and after 5 minutes nobody waits for it any longer (LANE-6, ARC-42, ARC-43).
+/// Rows of one transaction have the same time: their sequence decides (GAP-DL-5).
+macro_rules! stands_behind {
+    () => {
+        "(exists (
+            select 1 from outbox e
+            where e.tenant_id = o.tenant_id and e.subscriber_id = o.subscriber_id and e.kind = 'reply'
+              and e.status in ('pending', 'delivering') and (e.created_at, e.rs_seq) < (o.created_at, o.rs_seq))
+          or exists (
+            select 1 from rs_owed s
+            where s.conversation_id = o.conversation_id and s.status = 'said' and not s.queued
+              and s.said_at < o.created_at
+              and s.said_at > clock_timestamp() - interval '5 minutes'))"
+    };
+}
+
 /// Claims due replies, at most one a contact and always its oldest: two workers can neither take one row twice nor
-/// overtake each other (BOX-10, BOX-11, PROC-2, GAP-DL-4). Token rows wait for nothing and hold nothing up (BOX-11,
-/// WRK-5).
+/// overtake each other (BOX-10, BOX-11, PROC-2, GAP-DL-4). A dead letter that an operator sends anew is the oldest
+/// while a newer reply may be under way; it waits for that one, whose field and flow it would mix with its own
+/// (ARC-43). A claim that was let go holds nothing up. Token rows wait for nothing and hold nothing up (BOX-11, WRK-5).
 const CLAIM: &str = concat!(
-    "with replies as (
+    "with under_way as materialized (
+      select o.id, o.subscriber_id from outbox o
+      where o.tenant_id = $1 and o.kind = 'reply' and o.status = 'delivering' and ",
+    let_go!(),
+    " is not true),
+    replies as (
       select o.id from outbox o
       where o.tenant_id = $1 and o.kind = 'reply' and ",
     claimable!(),
-    "   and not exists (
-          select 1 from outbox e
-          where e.tenant_id = o.tenant_id and e.subscriber_id = o.subscriber_id and e.kind = 'reply'
-            and e.status in ('pending', 'delivering') and (e.created_at, e.id) < (o.created_at, o.id))
-      order by o.next_attempt_at, o.created_at, o.id
+    " and not ",
+    stands_behind!(),
+    " and not exists (select 1 from under_way u where u.subscriber_id = o.subscriber_id and u.id <> o.id)
+      order by o.next_attempt_at, o.created_at, o.rs_seq
       limit $2 for update skip locked),
     tokens as (
       select o.id from outbox o
       where o.tenant_id = $1 and o.kind = 'contact_token' and ",
     claimable!(),
-    " order by o.next_attempt_at, o.created_at, o.id
+    " order by o.next_attempt_at, o.created_at, o.rs_seq
       limit $6 for update skip locked),
     due as (select id from replies union all select id from tokens)
     update outbox o
@@ -68,14 +102,17 @@ const WATCH_FOREIGN: &str = "
       and (rs_lease_until is null or rs_lease_until - interval '15 minutes' < next_attempt_at)";
 
 /// Seconds until the next reply, or with $2 the next token row, is due, for the timer.
-const NEXT_DUE: &str = "
-    select extract(epoch from min(o.next_attempt_at) - clock_timestamp())::float8 as due from outbox o
+const NEXT_DUE: &str = concat!(
+    "select extract(epoch from min(o.next_attempt_at) - clock_timestamp())::float8 as due from outbox o
     where o.tenant_id = $1 and o.status = 'pending'
       and (o.kind = 'contact_token' and $2
-        or o.kind = 'reply' and not exists (
-          select 1 from outbox e
-          where e.tenant_id = o.tenant_id and e.subscriber_id = o.subscriber_id and e.kind = 'reply'
-            and e.status in ('pending', 'delivering') and (e.created_at, e.id) < (o.created_at, o.id)))";
+        or o.kind = 'reply' and not ",
+    stands_behind!(),
+    " and not exists (
+            select 1 from outbox e
+            where e.tenant_id = o.tenant_id and e.subscriber_id = o.subscriber_id and e.kind = 'reply'
+              and e.status = 'delivering' and e.id <> o.id))"
+);
 
 /// Stores how many texts are out, renews the lease and sets the contact's next sending time (GAP-DL-2, PACE-2).
 const PROGRESS: &str = "

@@ -37,12 +37,24 @@ const LIST: &str = concat!(
 const SHOW: &str = concat!("select ", columns!(), " from outbox o where o.tenant_id = $1 and o.id = $2");
 
 /// A fresh window, and attempts from the beginning. Texts that are out stay out. Dropped actions stay dropped (BOX-17).
+///
+/// The contact's replies that wait become due a second later: whoever is claiming one of them at this moment has not
+/// seen the older one, finds the row changed, and looks again (GAP-DL-4).
 const RETRY: &str = "
-    update outbox
+    with dead as (
+      select id, kind, tenant_id, subscriber_id from outbox
+      where tenant_id = $1 and status = 'failed' and rs_discarded_at is null and ($3 or id = any ($2))
+      for update),
+    later as (
+      update outbox o set next_attempt_at = greatest(o.next_attempt_at, clock_timestamp() + interval '1 second')
+      where o.tenant_id = $1 and o.kind = 'reply' and o.status = 'pending'
+        and o.subscriber_id in (select subscriber_id from dead where kind = 'reply')
+      returning 1)
+    update outbox o
     set status = 'pending', attempts = 0, next_attempt_at = now(), rs_window_from = now(),
-        rs_process_id = null, rs_lease_until = null, payload = payload - 'actions' - 'turnId'
-    where tenant_id = $1 and status = 'failed' and rs_discarded_at is null and ($3 or id = any ($2))
-    returning id";
+        rs_process_id = null, rs_lease_until = null, payload = o.payload - 'actions' - 'turnId'
+    from dead where o.id = dead.id
+    returning o.id";
 
 const DISCARD: &str = "
     update outbox set rs_discarded_at = now()

@@ -3,6 +3,7 @@ use tokio_postgres::Client;
 use super::*;
 use crate::store::PoolLimits;
 use crate::store::embedded::testing::{TestDatabase, TestServer};
+use crate::store::outbox_operator::{self, Which};
 
 /// A database with a pool and a plain connection.
 struct Bench {
@@ -75,7 +76,7 @@ async fn concurrent_claims_never_share_a_row() {
     assert!(taken >= 10);
 }
 
-/// AC-DL-12, AC-DL-16, BOX-11: only due rows, only a contact's oldest, at most as many as asked for.
+/// AC-DL-12, AC-DL-16, BOX-11, GAP-DL-4: only due rows, only a contact's oldest, at most as many as asked for.
 #[tokio::test]
 async fn only_a_contacts_oldest_due_reply_is_claimed() {
     let bench = Bench::new().await;
@@ -153,7 +154,7 @@ async fn a_lost_claim_writes_nothing() {
     assert_eq!(bench.row(id).await, ("delivering".to_owned(), 2, None, Some(*quick.process.as_uuid())));
 }
 
-/// GAP-DL-1, ARC-42, CRASH-8: a dead process's claim is free at once.
+/// GAP-DL-1, GAP-DB-2, PROC-5, ARC-42, CRASH-3, CRASH-4, CRASH-8: a dead process's claim is free at once.
 #[tokio::test]
 async fn a_dead_process_holds_nothing() {
     let bench = Bench::new().await;
@@ -163,6 +164,55 @@ async fn a_dead_process_holds_nothing() {
     let sql = "update rs_processes set beat_at = now() - interval '30 seconds' where id = $1";
     bench.client.execute(sql, &[dead.process.as_uuid()]).await.unwrap();
     assert_eq!(bench.claim(&alive, 10).await[0].attempt, 2);
+}
+
+/// GAP-DL-4, BOX-11, ARC-43: a dead letter that is sent anew is the oldest; it waits for the newer reply under way, and
+/// for nobody who died over one.
+#[tokio::test]
+async fn a_dead_letter_sent_anew_waits_for_the_reply_under_way() {
+    let bench = Bench::new().await;
+    let (one, two) = (bench.claimant().await, bench.claimant().await);
+    let old = bench.queue("1", "older", -1.0).await;
+    let new = bench.queue("1", "newer", -1.0).await;
+    bench.client.execute("update outbox set status = 'failed' where id = $1", &[&old]).await.unwrap();
+    let under_way = bench.claim(&one, 10).await;
+    assert_eq!(under_way[0].id, new);
+    let again = outbox_operator::retry(&bench.client, &one.tenant, &Which::Ids(vec![old])).await.unwrap();
+    assert_eq!(again.done, [old]);
+    assert!(bench.claim(&two, 10).await.is_empty(), "the newer reply is being delivered");
+    assert_eq!(next_due(&bench.database, &two.tenant, true).await.unwrap(), None, "nobody is woken for it");
+    bench
+        .client
+        .execute("update outbox set rs_lease_until = now() - interval '1 second' where id = $1", &[&new])
+        .await
+        .unwrap();
+    let claimed = bench.claim(&two, 10).await;
+    assert_eq!(
+        claimed.iter().map(|claim| claim.id).collect::<Vec<_>>(),
+        [old],
+        "an ended lease holds nothing up"
+    );
+    assert!(bench.claim(&two, 10).await.is_empty(), "and the newer one waits its turn");
+    assert_eq!(delivered(&bench.database, &two, &claimed[0]).await.unwrap(), Held::Yes);
+    assert_eq!(bench.claim(&two, 10).await[0].id, new);
+}
+
+/// GAP-DL-4: whoever is about to claim a newer reply when the dead letter is sent anew has to look again.
+#[tokio::test]
+async fn a_dead_letter_sent_anew_moves_the_replies_that_wait() {
+    let bench = Bench::new().await;
+    let me = bench.claimant().await;
+    let old = bench.queue("1", "older", -1.0).await;
+    bench.queue("1", "newer", -1.0).await;
+    bench.queue("2", "another contact's", -1.0).await;
+    bench.client.execute("update outbox set status = 'failed' where id = $1", &[&old]).await.unwrap();
+    outbox_operator::retry(&bench.client, &me.tenant, &Which::AllDead).await.unwrap();
+    let sql =
+        "select payload -> 'messages' ->> 0, next_attempt_at > now() from outbox order by created_at, id";
+    let rows = bench.client.query(sql, &[]).await.unwrap();
+    let moved = rows.iter().map(|row| (row.get(0), row.get(1))).collect::<Vec<(String, bool)>>();
+    let word = str::to_owned;
+    assert_eq!(moved, [(word("older"), false), (word("newer"), true), (word("another contact's"), false)]);
 }
 
 /// COMP-6: a row the reference has claimed is watched for 15 minutes before it is taken back.
@@ -203,4 +253,18 @@ fn a_payload_is_read_leniently() {
     let payload = serde_json::json!({"messages": ["a", "b"], "channel": "x", "actions": []});
     assert_eq!(texts_of(&payload), ["a", "b"]);
     assert!(texts_of(&serde_json::json!({"generation": 3})).is_empty());
+}
+
+/// GAP-DL-5: rows of one moment go out in the order in which they were queued, whatever their ids are.
+#[tokio::test]
+async fn rows_of_one_moment_keep_their_order() {
+    let bench = Bench::new().await;
+    let me = bench.claimant().await;
+    bench.queue("1", "first", -1.0).await;
+    bench.queue("1", "second", -1.0).await;
+    let sql = "update outbox set created_at = now(), id = case when payload->'messages'->>0 = 'first'
+               then 'ffffffff-ffff-4fff-bfff-ffffffffffff'::uuid else '00000000-0000-4000-8000-000000000000' end";
+    bench.client.execute(sql, &[]).await.unwrap();
+    let claims = bench.claim(&me, 10).await;
+    assert_eq!((claims.len(), claims[0].texts.expose()), (1, &vec!["first".to_owned()]));
 }

@@ -6,14 +6,26 @@ use serde_json::Value;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
+use super::binding::binding_of;
 use super::open::day_of;
 use super::pool::Lease;
 use super::{Database, StoreError};
-use crate::domain::{ProcessId, SubscriberId, TenantId, TurnId};
+use crate::domain::{ConversationId, ProcessId, SubscriberId, TenantId, TurnId};
+use crate::telemetry::crash_points::{self, Sabotage};
+
+/// When a reply of the contact `c` that is queued now is due: never before one that is queued already (BOX-3).
+macro_rules! due_behind {
+    () => {
+        "greatest(now(), (select max(x.next_attempt_at) from outbox x
+                          where x.tenant_id = c.tenant_id and x.subscriber_id = c.subscriber_id
+                            and x.kind = 'reply' and x.status in ('pending', 'delivering')))"
+    };
+}
 
 /// Deletes confirmed rows and adds their spend to the tenant's day, in one statement for a whole batch: the one
 /// hot row is never touched while a turn waits (ARC-33). What follows a long reply's beginning enters the outbox in
-/// the same statement, as old as its reply, so that it stands before everything that was queued since (GAP-CH-11).
+/// the same statement, as old as its reply, so that it stands before everything that was queued since (GAP-CH-11). A
+/// reply that stands behind a confirmed one may be claimed from now on.
 pub(super) const CONFIRM: &str = "
     with gone as (
       delete from rs_owed where turn_id = any ($1) and status = 'said' and actions is null
@@ -31,33 +43,39 @@ pub(super) const CONFIRM: &str = "
       on conflict (tenant_id, day) do update
         set tokens = least(b.tokens::bigint + excluded.tokens, 2147483647)::integer,
             cost_usd = least(b.cost_usd + excluded.cost_usd, 999999.999999))
-    select exists (select 1 from following) as queued";
+    select exists (select 1 from following) or exists (
+      select 1 from gone join conversations c on c.id = gone.conversation_id
+      join outbox x on x.tenant_id = c.tenant_id and x.subscriber_id = c.subscriber_id
+      where x.kind = 'reply' and x.status in ('pending', 'delivering')) as queued";
 
 /// What dead processes of the tenant have left: replies that were said and not handed over, and turns that never
 /// ended.
 const ORPHANS: &str = "
-    select o.turn_id, o.status, o.queued from rs_owed o
+    select o.turn_id, o.conversation_id, o.status, o.queued from rs_owed o
     where o.tenant_id = $1
       and not exists (select 1 from rs_processes p where p.id = o.process_id
                       and p.beat_at > clock_timestamp() - make_interval(secs => $2))
     order by o.created_at limit 100";
 
-/// Puts a said reply into the outbox, once and whole.
+/// Puts a said reply into the outbox, once and whole. It keeps its place among the contact's replies: another process may
+/// have queued a later one meanwhile (LANE-6, ARC-43). It is due behind those that were queued before it (BOX-3).
 const QUEUE: &str = "
     with late as (
       update rs_owed set queued = true, rest = null where turn_id = $1 and status = 'said' and not queued
-      returning conversation_id, payload)
-    insert into outbox (tenant_id, subscriber_id, conversation_id, kind, payload, next_attempt_at)
-    select c.tenant_id, c.subscriber_id, c.id, 'reply', late.payload,
+      returning conversation_id, payload, said_at)
+    insert into outbox (tenant_id, subscriber_id, conversation_id, kind, payload, created_at, next_attempt_at)
+    select c.tenant_id, c.subscriber_id, c.id, 'reply', late.payload, late.said_at,
            greatest(now(), (select max(x.next_attempt_at) from outbox x
                             where x.tenant_id = c.tenant_id and x.subscriber_id = c.subscriber_id
-                              and x.kind = 'reply' and x.status in ('pending', 'delivering')))
+                              and x.kind = 'reply' and x.status in ('pending', 'delivering')
+                              and x.created_at <= late.said_at))
     from late join conversations c on c.id = late.conversation_id";
 
 /// Ends a turn of this process that never settled: its lane is released, the handoff is recorded and, when the contact
-/// has not been told yet, queued; the owed reply is paid. A turn that another process has taken over is left alone.
-const ABANDON: &str = "
-    with contact as (
+/// has not been told yet, queued; the owed reply is paid. A turn that another process has taken over is left alone. Its
+/// messages end with it, those that Open has left in the inbox included.
+const ABANDON: &str = concat!(
+    "with contact as (
       select c.id from conversations c join rs_owed o on o.conversation_id = c.id
       where o.turn_id = $1 for no key update of c),
     lane as (
@@ -67,6 +85,9 @@ const ABANDON: &str = "
       delete from rs_owed o using contact
       where o.conversation_id = contact.id and o.turn_id = $1 and o.status = 'running' and o.process_id = $7
       returning o.conversation_id, (o.binding <> 'unbound' or not $2) as bound),
+    left_inbox as (
+      delete from rs_inbox i using gone
+      where i.conversation_id = gone.conversation_id and i.message_id = any ($8::uuid[])),
     agent as (
       insert into turns (conversation_id, role, text, outcome, bound, created_at)
       select conversation_id, 'agent', $3::text, 'error', bound, $4::timestamptz from gone),
@@ -78,26 +99,59 @@ const ABANDON: &str = "
       select conversation_id, $1::uuid, 'low_confidence' from gone where bound),
     told as (
       insert into outbox (tenant_id, subscriber_id, conversation_id, kind, payload, next_attempt_at)
-      select c.tenant_id, c.subscriber_id, c.id, 'reply', $6::jsonb, now()
-      from gone join conversations c on c.id = gone.conversation_id where not $5),
+      select c.tenant_id, c.subscriber_id, c.id, 'reply', $6::jsonb, ",
+    due_behind!(),
+    " from gone join conversations c on c.id = gone.conversation_id where not $5),
     nudged as (
       update nudges n set status = 'cancelled', cancel_reason = 'escalated', updated_at = now()
       from gone where n.conversation_id = gone.conversation_id and n.status = 'pending')
-    select 1 as gone from gone";
+    select 1 as gone from gone"
+);
 
-/// Sends the escalation copy to a contact whose message could not even be recorded (LANE-9).
-const HANDOFF_WITHOUT_TURN: &str = "
-    with contact as (
-      select id from conversations where tenant_id = $1 and subscriber_id = $2),
+/// Ends a message that never became a turn with a person (LANE-9): it leaves the inbox, and the contact is marked, a
+/// person is called and the escalation copy is queued. A message that does not prove its contact changes nothing of the
+/// contact's own (ESCS-2, TURN-12). What is written takes the turn's id, so that it is written once (ARC-43).
+///
+/// With $11 the message is known not to be a turn. Without, only finding it in the inbox says so: once it is deleted
+/// there, an Open that is still on its way finds it gone and records nothing.
+const HANDOFF_WITHOUT_TURN: &str = concat!(
+    "with contact as (
+      select c.id, (",
+    binding_of!("$6", "$7", "$8"),
+    ") <> 'unbound' or not $9 as bound
+      from conversations c where c.tenant_id = $1 and c.subscriber_id = $2 for no key update),
+    left_inbox as (
+      delete from rs_inbox i using contact
+      where i.conversation_id = contact.id and i.message_id = any ($10::uuid[])
+      returning i.message_id),
+    earlier as (
+      select 1 from rs_handoffs h where h.id = $3 union all select 1 from outbox x where x.id = $3),
+    go as (
+      select 1 where ($11 or exists (select 1 from left_inbox))
+        and not exists (select 1 from turns t where t.id = $3) and not exists (select 1 from earlier)),
     marked as (
-      update conversations c set escalated_at = now(), updated_at = now() from contact where c.id = contact.id),
+      update conversations c set escalated_at = now(), updated_at = now()
+      from contact, go where c.id = contact.id and contact.bound),
     called as (
-      insert into rs_handoffs (conversation_id, turn_id, reason) select id, $3::uuid, 'low_confidence' from contact)
-    insert into outbox (tenant_id, subscriber_id, conversation_id, kind, payload)
-    select $1, $2, (select id from contact), 'reply', $4::jsonb where not $5";
+      insert into rs_handoffs (id, conversation_id, turn_id, reason)
+      select $3, id, $3, 'low_confidence' from contact, go where bound
+      on conflict (id) do nothing),
+    nudged as (
+      update nudges n set status = 'cancelled', cancel_reason = 'escalated', updated_at = now()
+      from contact, go where n.conversation_id = contact.id and contact.bound and n.status = 'pending'),
+    told as (
+      insert into outbox (id, tenant_id, subscriber_id, conversation_id, kind, payload, next_attempt_at)
+      select $3, c.tenant_id, c.subscriber_id, (select id from contact), 'reply', $4::jsonb, ",
+    due_behind!(),
+    " from go, (select $1::text as tenant_id, $2::text as subscriber_id) c where not $5
+      on conflict (id) do nothing)
+    select exists (select 1 from go) or exists (select 1 from earlier) as handed_off,
+           (select id from contact) as conversation_id"
+);
 
 /// Says what became of an owed reply.
-const STATUS: &str = "select status, process_id = $2 as ours from rs_owed where turn_id = $1";
+const STATUS: &str =
+    "select status, conversation_id, process_id = $2 as ours from rs_owed where turn_id = $1";
 
 /// Confirms that replies were handed over or are safely in the outbox. `now` dates their spend (BUD-6). True when
 /// something was queued that follows one of them: wake the worker.
@@ -131,12 +185,23 @@ pub async fn queue(database: &Database, turn: TurnId) -> Result<(), StoreError> 
 pub enum Resolved {
     /// It never happened.
     NothingThere,
+    /// It never happened, and its message, which waited in the inbox, has ended with a person.
+    HandedOff,
     /// It was open; it is now ended as a handoff.
     Abandoned,
     /// It had settled; its reply is now in the outbox.
     Queued,
     /// Another process has it: what it leads to is decided there.
     TakenOver,
+}
+
+/// What was found, and whose it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resolution {
+    /// What was found.
+    pub found: Resolved,
+    /// The conversation, where it is known.
+    pub conversation: Option<ConversationId>,
 }
 
 /// A failed turn that has to end with a person.
@@ -158,6 +223,12 @@ pub struct Handoff<'turn> {
     pub told: bool,
     /// `CONTACT_TOKENS_ENFORCED`.
     pub tokens_enforced: bool,
+    /// Ids of its messages.
+    pub messages: Vec<Uuid>,
+    /// SHA-256 of the token they presented, in lower-case hex; `None` when none was presented.
+    pub token_digest: Option<String>,
+    /// When the last of them arrived: a message is judged as of then (DEC-24).
+    pub arrived: Timestamp,
     /// Business time.
     pub now: Timestamp,
 }
@@ -167,25 +238,29 @@ pub struct Handoff<'turn> {
 ///
 /// # Errors
 /// When the database still does not answer: call again.
-pub async fn resolve(database: &Database, handoff: &Handoff<'_>) -> Result<Resolved, StoreError> {
+pub async fn resolve(database: &Database, handoff: &Handoff<'_>) -> Result<Resolution, StoreError> {
     let lease = database.lease().await?;
     let statement = lease.prepared(STATUS).await?;
     let values: &[&(dyn ToSql + Sync)] = &[handoff.turn.as_uuid(), handoff.process.as_uuid()];
-    let row = lease.client()?.query_opt(&statement, values).await?;
-    let found = row.map(|row| Ok::<_, StoreError>((row.try_get("status")?, row.try_get("ours")?)));
-    let found: Option<(String, bool)> = found.transpose()?;
-    let resolved = match found.as_ref().map(|(status, ours)| (status.as_str(), *ours)) {
-        None => Resolved::NothingThere,
-        Some((_, ours)) if !ours || !handoff.held => Resolved::TakenOver,
-        Some(("running", _)) => abandon(&lease, handoff).await?,
-        Some(_) => {
-            let queue = lease.prepared(QUEUE).await?;
-            lease.client()?.execute(&queue, &[handoff.turn.as_uuid()]).await?;
-            Resolved::Queued
-        }
+    let Some(row) = lease.client()?.query_opt(&statement, values).await? else {
+        let waited = without_turn(&lease, handoff, false).await?;
+        lease.give_back();
+        let found = if waited.handed_off { Resolved::HandedOff } else { Resolved::NothingThere };
+        return Ok(Resolution { found, conversation: waited.conversation });
+    };
+    let conversation = Some(ConversationId::from(row.try_get::<_, Uuid>("conversation_id")?));
+    let ours: bool = row.try_get("ours")?;
+    let found = if !ours || !handoff.held {
+        Resolved::TakenOver
+    } else if row.try_get::<_, &str>("status")? == "running" {
+        abandon(&lease, handoff).await?
+    } else {
+        let queue = lease.prepared(QUEUE).await?;
+        lease.client()?.execute(&queue, &[handoff.turn.as_uuid()]).await?;
+        Resolved::Queued
     };
     lease.give_back();
-    Ok(resolved)
+    Ok(Resolution { found, conversation })
 }
 
 async fn abandon(lease: &Lease, handoff: &Handoff<'_>) -> Result<Resolved, StoreError> {
@@ -199,19 +274,34 @@ async fn abandon(lease: &Lease, handoff: &Handoff<'_>) -> Result<Resolved, Store
         &handoff.told,
         &payload,
         handoff.process.as_uuid(),
+        &handoff.messages,
     ];
     // Nothing is left to abandon when the turn settled between the two statements: ask again.
     let ended = lease.client()?.execute(&statement, values).await?;
     Ok(if ended == 0 { Resolved::NothingThere } else { Resolved::Abandoned })
 }
 
-/// Calls a person for a contact whose message was never recorded, and queues the escalation copy unless the contact
-/// has read it.
+/// Calls a person for a contact whose message is known never to have been recorded, and queues the escalation copy
+/// unless the contact has read it. Doing it twice does it once. Returns the conversation, if the contact has one.
 ///
 /// # Errors
 /// When the statement may not have run: call again.
-pub async fn hand_off_without_turn(database: &Database, handoff: &Handoff<'_>) -> Result<(), StoreError> {
+pub async fn hand_off_without_turn(
+    database: &Database,
+    handoff: &Handoff<'_>,
+) -> Result<Option<ConversationId>, StoreError> {
     let lease = database.lease().await?;
+    let ended = without_turn(&lease, handoff, true).await?;
+    lease.give_back();
+    Ok(ended.conversation)
+}
+
+struct WithoutTurn {
+    handed_off: bool,
+    conversation: Option<ConversationId>,
+}
+
+async fn without_turn(lease: &Lease, handoff: &Handoff<'_>, sure: bool) -> Result<WithoutTurn, StoreError> {
     let statement = lease.prepared(HANDOFF_WITHOUT_TURN).await?;
     let payload = reply_payload(&[handoff.text.to_owned()]);
     let values: &[&(dyn ToSql + Sync)] = &[
@@ -220,21 +310,41 @@ pub async fn hand_off_without_turn(database: &Database, handoff: &Handoff<'_>) -
         handoff.turn.as_uuid(),
         &payload,
         &handoff.told,
+        &handoff.token_digest,
+        &handoff.arrived,
+        &handoff.now,
+        &handoff.tokens_enforced,
+        &handoff.messages,
+        &sure,
     ];
-    lease.client()?.execute(&statement, values).await?;
-    lease.give_back();
-    Ok(())
+    let row = lease.client()?.query_one(&statement, values).await?;
+    let conversation: Option<Uuid> = row.try_get("conversation_id")?;
+    Ok(WithoutTurn {
+        handed_off: row.try_get("handed_off")?,
+        conversation: conversation.map(ConversationId::from),
+    })
 }
 
 /// What a dead process owed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Orphan {
+pub struct Orphan {
+    /// The turn.
+    pub turn: TurnId,
+    /// Whose it is.
+    pub conversation: ConversationId,
+    /// How far it came.
+    pub state: OrphanState,
+}
+
+/// How far a turn of a dead process came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OrphanState {
     /// A reply that may or may not have reached its contact: it goes through the outbox (ARC-43).
-    Said(TurnId),
+    Said,
     /// A reply that stands in the outbox already and only needs confirming.
-    Queued(TurnId),
+    Queued,
     /// A turn that never ended.
-    Running(TurnId),
+    Running,
 }
 
 /// Finds what dead processes have left, oldest first, at most 100.
@@ -246,6 +356,9 @@ pub async fn orphans(
     tenant: &TenantId,
     dead_secs: f64,
 ) -> Result<Vec<Orphan>, StoreError> {
+    if crash_points::is_sabotaged(Sabotage::Owed) {
+        return Ok(Vec::new());
+    }
     let lease = database.lease().await?;
     let statement = lease.prepared(ORPHANS).await?;
     let rows = lease.client()?.query(&statement, &[&tenant.as_str(), &dead_secs]).await?;
@@ -253,12 +366,14 @@ pub async fn orphans(
     rows.iter()
         .map(|row| {
             let turn = TurnId::from(row.try_get::<_, Uuid>("turn_id")?);
+            let conversation = ConversationId::from(row.try_get::<_, Uuid>("conversation_id")?);
             let (status, queued): (&str, bool) = (row.try_get("status")?, row.try_get("queued")?);
-            Ok(match (status, queued) {
-                ("running", _) => Orphan::Running(turn),
-                (_, true) => Orphan::Queued(turn),
-                (_, false) => Orphan::Said(turn),
-            })
+            let state = match (status, queued) {
+                ("running", _) => OrphanState::Running,
+                (_, true) => OrphanState::Queued,
+                (_, false) => OrphanState::Said,
+            };
+            Ok(Orphan { turn, conversation, state })
         })
         .collect()
 }
@@ -268,3 +383,7 @@ pub async fn orphans(
 pub fn reply_payload(texts: &[String]) -> Value {
     serde_json::json!({ "messages": texts })
 }
+
+#[cfg(test)]
+#[path = "owed_tests.rs"]
+mod tests;

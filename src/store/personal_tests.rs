@@ -47,6 +47,22 @@ async fn every_reference_to_a_contact_is_followed() {
     assert!(keys.len() >= 8, "the test must see the keys: {keys:?}");
 }
 
+/// DEC-13: a column that sounds like a credential must be judged here, or an export would hold it. Only tables of which an
+/// export is made count.
+#[tokio::test]
+async fn every_column_that_sounds_like_a_credential_is_judged() {
+    let database = TestServer::database().unwrap();
+    let client = database.connect().await.unwrap();
+    let tables: Vec<&str> = PERSONAL.iter().map(|(table, _)| *table).collect();
+    let sql = "select distinct column_name from information_schema.columns
+               where table_schema = current_schema() and table_name = any ($1)
+                 and column_name ~* 'token|digest|hash|secret|key|password'";
+    let rows = client.query(sql, &[&tables]).await.unwrap();
+    let columns: BTreeSet<String> = rows.iter().map(|row| row.get(0)).collect();
+    let judged = DIGESTS.iter().chain(NO_DIGESTS).map(|name| (*name).to_owned()).collect();
+    assert_eq!(columns, judged);
+}
+
 async fn names(client: &Client, sql: &str) -> BTreeSet<String> {
     client.query(sql, &[]).await.unwrap().iter().map(|row| row.get("table_name")).collect()
 }

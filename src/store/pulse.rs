@@ -5,6 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use crate::domain::ProcessId;
+use crate::telemetry::crash_points::{self, Sabotage};
 
 /// A process that others may count as dead after `PROCESS_DEAD_MS` starts no call within its last 11 s: the call has
 /// a limit of 10 s and must be over by then (ARC-44).
@@ -84,6 +85,7 @@ impl Pulse {
     pub fn allows(&self, life: u64) -> bool {
         // In this order: a beat that ends a silence raises `life` before it shows.
         self.age().is_some_and(|age| age <= self.limit) && self.life() == life
+            || crash_points::is_sabotaged(Sabotage::Fencing)
     }
 
     /// Whether this process has beaten without a break for as long as a silence makes others dead: only then may it
@@ -92,7 +94,10 @@ impl Pulse {
     pub fn may_judge(&self) -> bool {
         let began = self.shared.life_began.load(Ordering::Acquire);
         let lived = Duration::from_millis(boot_clock_ms().saturating_sub(began));
-        began != 0 && lived >= self.dead && self.age().is_some_and(|age| age <= self.limit)
+        began != 0
+            && lived >= self.dead
+            && self.age().is_some_and(|age| age <= self.limit)
+            && !crash_points::is_sabotaged(Sabotage::Recovery)
     }
 
     /// After how many seconds without a beat others count as dead to this process now.

@@ -44,7 +44,7 @@ fn about(wait: Duration, expected: Duration) -> bool {
     wait <= expected && wait + Duration::from_millis(90) > expected
 }
 
-/// ARC-48, BUCKET-3: five places at once for all processes together, then one in 100 ms.
+/// ARC-48, PROC-3, GAP-DL-4, DEC-8, BUCKET-3: five places at once for all processes together, then one in 100 ms.
 #[tokio::test(flavor = "multi_thread")]
 async fn processes_share_one_burst_and_one_rate() {
     let bench = Bench::new().await;

@@ -1,10 +1,11 @@
-//! Deleting what is old (DEC-13, RET-1): in small batches, one run at a time, and never a delivery that is still to
-//! be made or work that is open.
+//! Deleting what is old (DEC-13, RET-1): in small batches, one run at a time for each tenant, and never a delivery that is
+//! still to be made or work that is open.
 
 use jiff::{SignedDuration, Timestamp};
-use tokio_postgres::Client;
+use tokio_postgres::{Client, Transaction};
 
 use super::StoreError;
+use super::handoff_tags::removal_to_come;
 use crate::domain::TenantId;
 
 /// Rows of one batch: short enough that nobody waits behind it.
@@ -13,26 +14,51 @@ const BATCH: i64 = 500;
 /// Hours after which a rate window is of no use (RET-1).
 const RATE_WINDOW_HOURS: i64 = 48;
 
-/// One run at a time on this database. A transaction's lock, because a pooler may give every transaction another
-/// session (DEC-29).
-const LOCK: &str = "select pg_try_advisory_xact_lock(7312026, 13) as free";
+/// Days after which a finished delivery or follow-up goes, however long the rest is kept (RET-1).
+const FINISHED_DAYS: u32 = 30;
 
-/// What a contact still has to come: a reply, a message, a follow-up, a turn that runs. `c` is the conversation.
+/// One run at a time for each tenant. A transaction's lock, because a pooler may give every transaction another session
+/// (DEC-29); it is held on a connection of its own from the first batch to the last.
+const LOCK: &str = "select pg_try_advisory_xact_lock(7312026, hashtext($1)) as free";
+
+/// Proves that the lock is still held, and keeps its transaction from being idle for too long.
+const STILL_HELD: &str = "select 1";
+
+/// What a contact still has to come: a reply, a message, a follow-up, a turn that runs, a person, or the end of the call
+/// for one (the tag in ManyChat, of which nobody else would know). `c` is the conversation.
 macro_rules! open_work {
     () => {
-        "exists (select 1 from rs_owed w where w.conversation_id = c.id)
+        concat!(
+            "exists (select 1 from rs_handoffs w where w.conversation_id = c.id
+                     and (w.closed_at is null or w.tag_state = 'attempting' or ",
+            removal_to_come!("w"),
+            "))
+         or exists (select 1 from rs_owed w where w.conversation_id = c.id)
          or exists (select 1 from rs_inbox w where w.conversation_id = c.id)
          or exists (select 1 from nudges w where w.conversation_id = c.id and w.status in ('pending', 'running'))
          or exists (select 1 from rs_lanes w where w.conversation_id = c.id and w.turn_id is not null
                     and w.expires_at > now())
          or exists (select 1 from outbox w where w.tenant_id = c.tenant_id and w.subscriber_id = c.subscriber_id
                     and w.status in ('pending', 'delivering'))"
+        )
     };
+}
+
+/// How long a table's rows are kept.
+#[derive(Clone, Copy)]
+enum Kept {
+    /// `rules.retentionDays`.
+    ByRule,
+    /// The same, but 30 days at most.
+    Finished,
+    /// Two days.
+    RateWindow,
 }
 
 /// A table and which of its rows are old: `$1` tenant, `$2` the moment before which they are.
 struct Old {
     table: &'static str,
+    kept: Kept,
     /// Selects the rows' `ctid`.
     rows: &'static str,
 }
@@ -41,27 +67,37 @@ struct Old {
 const OLD: &[Old] = &[
     Old {
         table: "outbox",
+        kept: Kept::Finished,
         rows: "select x.ctid from outbox x
                where x.tenant_id = $1 and x.status in ('delivered', 'failed') and x.created_at < $2",
     },
     Old {
         table: "nudges",
+        kept: Kept::Finished,
         rows: "select x.ctid from nudges x join conversations c on c.id = x.conversation_id
                where c.tenant_id = $1 and x.status in ('sent', 'skipped', 'cancelled') and x.updated_at < $2",
     },
     Old {
         table: "rs_handoffs",
-        rows: "select x.ctid from rs_handoffs x join conversations c on c.id = x.conversation_id
-               where c.tenant_id = $1 and x.closed_at < $2",
+        kept: Kept::ByRule,
+        rows: concat!(
+            "select x.ctid from rs_handoffs x join conversations c on c.id = x.conversation_id
+             where c.tenant_id = $1 and x.closed_at < $2 and x.tag_state is distinct from 'attempting' and not ",
+            "coalesce(",
+            removal_to_come!("x"),
+            ", false)"
+        ),
     },
     Old {
         table: "rs_attempts",
+        kept: Kept::ByRule,
         rows: "select x.ctid from rs_attempts x join conversations c on c.id = x.conversation_id
                where c.tenant_id = $1 and x.finished_at < $2
                  and not exists (select 1 from rs_owed o where o.turn_id = x.turn_id)",
     },
     Old {
         table: "turns",
+        kept: Kept::ByRule,
         rows: concat!(
             "select x.ctid from turns x join conversations c on c.id = x.conversation_id
              where c.tenant_id = $1 and x.created_at < $2 and not (",
@@ -71,6 +107,7 @@ const OLD: &[Old] = &[
     },
     Old {
         table: "conversations",
+        kept: Kept::ByRule,
         rows: concat!(
             "select c.ctid from conversations c
              where c.tenant_id = $1 and c.last_message_at < $2 and c.updated_at < $2
@@ -82,13 +119,12 @@ const OLD: &[Old] = &[
             ")"
         ),
     },
+    Old {
+        table: "rate_counters",
+        kept: Kept::RateWindow,
+        rows: "select x.ctid from rate_counters x where x.tenant_id = $1 and x.window_start < $2",
+    },
 ];
-
-/// Rate windows have an age of their own.
-const OLD_WINDOWS: Old = Old {
-    table: "rate_counters",
-    rows: "select x.ctid from rate_counters x where x.tenant_id = $1 and x.window_start < $2",
-};
 
 /// What a run deleted, or would.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,31 +135,48 @@ pub struct Deleted {
     pub rows: u64,
 }
 
-/// Deletes rows of the tenant that are older than `days` days before `now`, rate windows after two days. With `dry_run`
-/// counts them only; the count of conversations then leaves out those whose turns would go first.
+/// Deletes rows of the tenant that are older than `days` days before `now`, finished deliveries and follow-ups after 30 days
+/// at most, rate windows after two days. `keeper` is another connection, which keeps a second run out. With `dry_run`
+/// counts the rows only; the count of conversations then leaves out those whose turns would go first.
 ///
 /// # Errors
 /// [`StoreError::Busy`] while another run is under way; [`StoreError::NoTables`] or [`StoreError::OldTables`] on a
 /// database that this version has not migrated. What was deleted before a failure stays deleted: run it again.
 pub async fn run(
     client: &mut Client,
+    keeper: &mut Client,
     tenant: &TenantId,
     days: u32,
     now: Timestamp,
     dry_run: bool,
 ) -> Result<Vec<Deleted>, StoreError> {
-    let before = back(now, i64::from(days).saturating_mul(24));
-    let windows_before = back(now, RATE_WINDOW_HOURS);
+    let lock = keeper.transaction().await?;
+    if !dry_run {
+        let free: bool = lock.query_one(LOCK, &[&tenant.as_str()]).await?.try_get("free")?;
+        if !free {
+            return Err(StoreError::Busy);
+        }
+    }
     let mut report = Vec::new();
-    for old in OLD.iter().chain([&OLD_WINDOWS]) {
-        let limit = if old.table == OLD_WINDOWS.table { windows_before } else { before };
+    for old in OLD {
+        let limit = before(now, days, old.kept);
         let rows = match dry_run {
             true => count(client, old, tenant, limit).await?,
-            false => delete(client, old, tenant, limit).await?,
+            false => delete(client, &lock, old, tenant, limit).await?,
         };
         report.push(Deleted { table: old.table, rows });
     }
+    lock.rollback().await?;
     Ok(report)
+}
+
+fn before(now: Timestamp, days: u32, kept: Kept) -> Timestamp {
+    let of_days = |days: u32| back(now, i64::from(days).saturating_mul(24));
+    match kept {
+        Kept::ByRule => of_days(days),
+        Kept::Finished => of_days(days.min(FINISHED_DAYS)),
+        Kept::RateWindow => back(now, RATE_WINDOW_HOURS),
+    }
 }
 
 fn back(now: Timestamp, hours: i64) -> Timestamp {
@@ -139,6 +192,7 @@ async fn count(client: &Client, old: &Old, tenant: &TenantId, before: Timestamp)
 
 async fn delete(
     client: &mut Client,
+    lock: &Transaction<'_>,
     old: &Old,
     tenant: &TenantId,
     before: Timestamp,
@@ -151,11 +205,8 @@ async fn delete(
     );
     let mut total = 0;
     loop {
+        lock.execute(STILL_HELD, &[]).await?;
         let transaction = client.transaction().await?;
-        let free: bool = transaction.query_one(LOCK, &[]).await?.try_get("free")?;
-        if !free {
-            return Err(StoreError::Busy);
-        }
         let deleted = transaction.execute(&sql, &[&tenant.as_str(), &before, &BATCH]).await;
         let rows = deleted.map_err(StoreError::of_command)?;
         transaction.commit().await?;

@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::open::{HISTORY_TURNS, OpenTurn, back, history_of, open_handoff, parse_binding};
 use super::pool::Lease;
 use super::statements::{BEGIN, COMMIT};
+use super::takeover::{pause_columns, pause_join};
 use super::{Database, StoreError};
 use crate::domain::{
     ContactText, ConversationId, Fence, MediaKind, ProcessId, SubscriberId, TenantId, TurnId,
@@ -47,8 +48,8 @@ const TAKE_OVER: &str = "
 /// The messages of the turn, and the turns before them when it may read those, by the rules of Open: a `first` turn
 /// under enforcement reads nothing from before the contact's first token was issued (TOK-14, DEC-24). $3: the binding;
 /// $6: whether tokens are enforced.
-const READ: &str = "
-    select (select coalesce(json_agg(json_build_object('id', u.id, 'text', u.text, 'media', u.media_kind)
+const READ: &str = concat!(
+    "select (select coalesce(json_agg(json_build_object('id', u.id, 'text', u.text, 'media', u.media_kind)
                                      order by u.seq), '[]'::json)
             from turns u where u.conversation_id = $1 and u.id = any ($2::uuid[])) as messages,
       case when $3 <> 'unbound' or not $6 then (
@@ -65,16 +66,12 @@ const READ: &str = "
               order by t.seq desc limit $5) h) end as history,
       exists (select 1 from outbox x where x.conversation_id = $1 and x.kind = 'reply'
                 and x.status in ('pending', 'delivering')) as reply_queued,
-      called.tag_pending,
-      case when called.opened_at is not null then greatest(called.opened_at, (
-        select t.created_at from turns t
-        where t.conversation_id = c.id and t.role = 'agent' and t.outcome is distinct from 'nudge_skipped'
-        order by t.seq desc limit 1)) end as quiet_since
-    from conversations c
-    cross join lateral (select max(p.opened_at) as opened_at,
-                               coalesce(bool_or(p.tag_state is null or p.tag_state = 'attempting'), false) as tag_pending
-                        from rs_handoffs p where p.conversation_id = c.id and p.closed_at is null) called
-    where c.id = $1";
+      ",
+    pause_columns!(),
+    " from conversations c ",
+    pause_join!(),
+    "where c.id = $1"
+);
 
 /// Ends a turn that came too late for any message: the contact is marked and a person is called, nothing is sent.
 const END_SILENTLY: &str = "

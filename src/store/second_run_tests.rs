@@ -119,3 +119,20 @@ async fn a_second_death_is_known_and_a_silent_end_calls_a_person() {
     let row = bench.client.query_one(sql, &[]).await.unwrap();
     assert_eq!((row.get(0), row.get(1), row.get(2), row.get(3), row.get(4)), (0i64, 1i64, 0i64, true, true));
 }
+
+/// DEC-9, TOK-13: a second run knows the pause as the first did; an unbound turn does not end it.
+#[tokio::test]
+async fn a_second_run_finds_the_pause() {
+    let bench = Bench::new().await;
+    let sql = format!(
+        "insert into rs_handoffs (conversation_id, reason, opened_at, opened_seq)
+           select '{0}', 'complaint', now() - interval '5 minutes', max(seq) from turns where role = 'agent';
+         insert into turns (conversation_id, role, text, bound, outcome, created_at)
+           values ('{0}', 'agent', 'to a forged one', false, 'answered_inline', now() + interval '1 day')",
+        bench.turn
+    );
+    bench.client.batch_execute(&sql).await.unwrap();
+    let run = take_over(&bench.database, bench.turn, &bench.taker().await).await.unwrap().unwrap();
+    let quiet = run.opened.handoff.unwrap().quiet.as_secs();
+    assert!((300..360).contains(&quiet), "{quiet}");
+}

@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use super::{Database, StoreError};
 use crate::domain::{ConversationId, EscalationReason, Fence, Outcome, ProcessId, TurnId};
+use crate::telemetry::crash_points::{self, Point};
 
 /// Turns the owed reply from `running` to `said` and writes all that hangs on it. It changes nothing when the
 /// turn was superseded: its lane has another fence, or its owed row is no longer `running`.
@@ -121,10 +122,18 @@ pub struct UsageRow {
     pub output: Option<u64>,
     /// Tokens read from the provider's cache; `None` when unknown.
     pub cache_read: Option<u64>,
-    /// Estimated cost.
-    pub cost: Decimal,
+    /// Estimated cost; `None` when the call was given up before the provider reported anything (DEC-19).
+    pub cost: Option<Decimal>,
     /// Time the model took.
     pub latency: std::time::Duration,
+}
+
+impl UsageRow {
+    /// A call of which the provider has reported nothing (DEC-19).
+    #[must_use]
+    pub const fn unreported(model: String, latency: std::time::Duration) -> Self {
+        Self { model, input: None, output: None, cache_read: None, cost: None, latency }
+    }
 }
 
 /// What Settle decided.
@@ -165,7 +174,7 @@ async fn settle_once(database: &Database, request: &SettleRequest) -> Result<Set
     let usage = agent.usage.as_ref();
     let fence = request.fence.map(Fence::get);
     let tokens = usage.map_or(0, charged_tokens);
-    let cost = usage.map_or(Decimal::ZERO, |row| row.cost);
+    let cost = usage.and_then(|row| row.cost).unwrap_or_default();
     let latency = usage.map(|row| i32::try_from(row.latency.as_millis()).unwrap_or(i32::MAX));
     let values: &[&(dyn ToSql + Sync)] = &[
         request.conversation.as_uuid(),
@@ -186,7 +195,7 @@ async fn settle_once(database: &Database, request: &SettleRequest) -> Result<Set
         &usage.and_then(|row| column(row.input)),
         &usage.and_then(|row| column(row.output)),
         &usage.and_then(|row| column(row.cache_read)),
-        &usage.map(|row| row.cost),
+        &usage.and_then(|row| row.cost),
         &latency,
         &agent.at,
         &request.escalation.map(EscalationReason::as_str),
@@ -194,6 +203,7 @@ async fn settle_once(database: &Database, request: &SettleRequest) -> Result<Set
     ];
     let row = lease.client()?.query_opt(&statement, values).await?;
     lease.give_back();
+    crash_points::passed_if(row.is_some(), Point::SettleCommitted);
     let Some(row) = row else {
         return Ok(Settlement { settled: Settled::Superseded, others_wait: false });
     };
@@ -214,4 +224,4 @@ fn column(count: Option<u64>) -> Option<i32> {
 
 #[cfg(test)]
 #[path = "settle_tests.rs"]
-mod tests;
+pub(super) mod tests;

@@ -1,5 +1,7 @@
 //! A reply that is longer than its response, from Settle to the outbox.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
@@ -9,17 +11,18 @@ use super::*;
 use crate::domain::{ContactText, SubscriberId, TenantId};
 use crate::store::embedded::testing::{TestDatabase, TestServer};
 use crate::store::open::{NewMessage, OpenRequest, OpenTurn, Opened, open};
+use crate::store::outbox::{self, Claimant};
 use crate::store::{PoolLimits, owed};
 
-struct Fixture {
-    database: Database,
-    client: Client,
-    process: ProcessId,
+pub(in crate::store) struct Fixture {
+    pub(in crate::store) database: Database,
+    pub(in crate::store) client: Client,
+    pub(in crate::store) process: ProcessId,
     _server: TestDatabase,
 }
 
 impl Fixture {
-    async fn new() -> Self {
+    pub(in crate::store) async fn new() -> Self {
         let server = TestServer::database().unwrap();
         let client = server.connect().await.unwrap();
         let address = server.config().clone().into();
@@ -28,7 +31,7 @@ impl Fixture {
     }
 
     /// A turn whose lane is taken and whose reply is owed.
-    async fn opened(&self) -> (TurnId, OpenTurn) {
+    pub(in crate::store) async fn opened(&self) -> (TurnId, OpenTurn) {
         let turn = TurnId::fresh();
         let message = NewMessage {
             id: *turn.as_uuid(),
@@ -65,7 +68,12 @@ impl Fixture {
     }
 
     /// Settles a turn whose whole reply is `all` and whose response leaves `rest` out.
-    async fn settled(&self, deferred: bool, all: &[&str], rest: &[&str]) -> (TurnId, Settled) {
+    pub(in crate::store) async fn settled(
+        &self,
+        deferred: bool,
+        all: &[&str],
+        rest: &[&str],
+    ) -> (TurnId, Settled) {
         let (turn, opened) = self.opened().await;
         let payload = |texts: &[&str]| json!({ "messages": texts });
         let request = SettleRequest {
@@ -91,7 +99,7 @@ impl Fixture {
     }
 
     /// Confirms the reply; true when something follows it.
-    async fn handed_over(&self, turn: TurnId) -> bool {
+    pub(in crate::store) async fn handed_over(&self, turn: TurnId) -> bool {
         owed::confirm(&self.database, &[turn], Timestamp::now()).await.unwrap()
     }
 
@@ -171,4 +179,98 @@ async fn a_short_reply_leaves_the_outbox_alone() {
     assert_eq!(settled, Settled::Inline);
     assert!(!fixture.handed_over(first).await && !fixture.handed_over(second).await);
     assert!(fixture.outbox().await.is_empty());
+}
+
+/// What a worker with this many seconds until death would claim now.
+async fn claimed(fixture: &Fixture) -> Vec<Vec<String>> {
+    let claimant = Claimant {
+        tenant: TenantId::new("test").unwrap(),
+        process: ProcessId::fresh(),
+        lease: Duration::from_secs(60),
+        dead: Duration::from_secs(20),
+        gap: Duration::from_secs(2),
+    };
+    let sql = "insert into rs_processes (id, tenant_id) values ($1, 'test')";
+    fixture.client.execute(sql, &[claimant.process.as_uuid()]).await.unwrap();
+    let claims = outbox::claim(&fixture.database, &claimant, 10, 10).await.unwrap().replies;
+    let mut texts = Vec::new();
+    for claim in claims {
+        texts.push(claim.texts.expose().clone());
+        outbox::delivered(&fixture.database, &claimant, &claim).await.unwrap();
+    }
+    texts
+}
+
+/// LANE-6, GAP-DL-4, ARC-43, ARC-47: a reply that another process settled behind ours is not delivered before ours is out
+/// or queued, and ours keeps its place when it is queued later.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reply_behind_another_processs_waits_for_it() {
+    let mut fixture = Fixture::new().await;
+    let (first, settled) = fixture.settled(false, &["first"], &[]).await;
+    assert_eq!(settled, Settled::Inline);
+    fixture.process = ProcessId::fresh();
+    let (_, settled) = fixture.settled(false, &["second"], &[]).await;
+    assert_eq!(settled, Settled::Queued, "the first may still be on its way");
+    assert_eq!(claimed(&fixture).await, [] as [Vec<String>; 0], "nothing overtakes the first");
+    let tenant = TenantId::new("test").unwrap();
+    assert_eq!(outbox::next_due(&fixture.database, &tenant, true).await.unwrap(), None, "no worker spins");
+    owed::queue(&fixture.database, first).await.unwrap();
+    assert_eq!(claimed(&fixture).await, [["first"]], "the earlier one first");
+    assert_eq!(claimed(&fixture).await, [["second"]]);
+}
+
+/// ARC-47a: confirming the first says that something waits behind it, so that the worker looks.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_confirmed_reply_frees_the_one_behind_it() {
+    let mut fixture = Fixture::new().await;
+    let (first, _) = fixture.settled(false, &["first"], &[]).await;
+    fixture.process = ProcessId::fresh();
+    fixture.settled(false, &["second"], &[]).await;
+    assert!(fixture.handed_over(first).await, "the worker is woken");
+    assert_eq!(claimed(&fixture).await, [["second"]]);
+}
+
+/// DEC-19: a call that was given up names its model and the time; what was not reported stays null.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_aborted_call_is_recorded_with_its_model_and_time() {
+    let fixture = Fixture::new().await;
+    let (turn, opened) = fixture.opened().await;
+    let request = SettleRequest {
+        conversation: opened.conversation,
+        turn,
+        fence: opened.fence,
+        process: fixture.process,
+        deferred: true,
+        payload: json!({ "messages": ["sorry"] }),
+        rest: None,
+        agent: AgentRow {
+            id: Uuid::now_v7(),
+            text: "sorry".to_owned(),
+            outcome: Outcome::Error,
+            bound: true,
+            actions: None,
+            usage: Some(UsageRow::unreported("mock:slow".to_owned(), Duration::from_millis(1234))),
+            at: Timestamp::now(),
+        },
+        escalation: None,
+    };
+    settle(&fixture.database, &request).await.unwrap();
+    let sql = "select model, latency_ms, input_tokens, cost_usd from turns where role = 'agent'";
+    let row = fixture.client.query_one(sql, &[]).await.unwrap();
+    assert_eq!((row.get::<_, String>(0), row.get::<_, i32>(1)), ("mock:slow".to_owned(), 1234));
+    assert_eq!(row.get::<_, Option<i32>>(2), None);
+    assert_eq!(row.get::<_, Option<Decimal>>(3), None);
+}
+
+/// ARC-42: a reply that is never confirmed holds the contact's next one up for a few minutes, not for good.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reply_that_is_never_confirmed_silences_nobody() {
+    let mut fixture = Fixture::new().await;
+    fixture.settled(false, &["first"], &[]).await;
+    fixture.process = ProcessId::fresh();
+    fixture.settled(false, &["second"], &[]).await;
+    assert_eq!(claimed(&fixture).await, [] as [Vec<String>; 0]);
+    let sql = "update rs_owed set said_at = said_at - interval '6 minutes'";
+    fixture.client.batch_execute(sql).await.unwrap();
+    assert_eq!(claimed(&fixture).await, [["second"]]);
 }

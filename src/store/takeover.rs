@@ -1,12 +1,45 @@
-//! The end of a turn that says nothing because a person has taken over (DEC-9): its messages stay recorded, nothing is
-//! owed, the lane is free.
+//! A person has taken over (DEC-9): which open handoff pauses the agent, and the end of a turn that says nothing: its
+//! messages stay recorded and are not counted, nothing is owed, the lane is free.
 
 use tokio_postgres::types::ToSql;
 
 use super::{Database, StoreError};
 use crate::domain::{ConversationId, Fence, ProcessId, TurnId};
 
-/// Under the fence, as Settle; locks the conversation's row first, as Open and Settle do.
+/// Columns of a `select` from the conversation `c` that say whether it is paused: `tag_pending`, and `quiet_secs`, the
+/// seconds since the latest open handoff; null when there is none, or when the agent has gone on since. It has when it
+/// answered a message that came after the handoff with anything but another handoff: `rules.takeover` was not there
+/// then, and a rule that comes later silences nobody in the middle of a chat.
+///
+/// Seconds are counted by the database's clock alone, and what came after the handoff stands behind it in the order of
+/// `seq`: no time of the business clock is compared (ARC-50). Unbound turns neither prolong nor end a pause (TOK-13).
+macro_rules! pause_columns {
+    () => {
+        "called.tag_pending,
+         case when called.opened_at is not null and not exists (
+           select 1 from turns a
+           where a.conversation_id = c.id and a.role = 'agent' and a.bound
+             and coalesce(a.outcome, '') not in ('escalated_precheck', 'escalated_model', 'error', 'nudge_skipped')
+             and a.seq > (select min(u.seq) from turns u
+                          where u.conversation_id = c.id and u.role = 'user' and u.bound and u.seq > called.opened_seq))
+         then extract(epoch from clock_timestamp() - called.opened_at)::float8 end as quiet_secs"
+    };
+}
+
+/// The `from` item behind [`pause_columns`].
+macro_rules! pause_join {
+    () => {
+        " cross join lateral (
+            select max(p.opened_at) as opened_at, coalesce(max(p.opened_seq), 0) as opened_seq,
+                   coalesce(bool_or(p.tag_state is null or p.tag_state = 'attempting'), false) as tag_pending
+            from rs_handoffs p where p.conversation_id = c.id and p.closed_at is null) called "
+    };
+}
+
+pub(super) use {pause_columns, pause_join};
+
+/// Under the fence, as Settle; locks the conversation's row first, as Open and Settle do. What Open counted for the cap
+/// is taken back: a chat with a person must not end in the cap, which would be another handoff (CAP-4).
 const HUSH: &str = "
     with contact as (
       select id from conversations where id = $1 for no key update),
@@ -20,6 +53,11 @@ const HUSH: &str = "
       delete from rs_owed o
       where o.turn_id = $2 and o.status = 'running' and o.process_id = $4
         and ($3::bigint is null or exists (select 1 from lane))
+      returning user_turn_ids),
+    uncounted as (
+      update conversations c
+      set turn_count = greatest(0, c.turn_count - cardinality(ended.user_turn_ids)), updated_at = now()
+      from ended where c.id = $1
       returning 1)
     select exists (select 1 from rs_inbox i where i.conversation_id = $1 and i.process_id <> $4) as others_wait
     from ended";

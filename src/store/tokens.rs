@@ -44,7 +44,7 @@ const RETRY: &str = "
     where id = $1 and status = 'delivering' and rs_process_id = $2 and attempts = $3";
 
 /// Gives the row up, without mark and handoff (DEC-35). Nobody holds the token whose digest is stored, so the next
-/// message without a valid one issues anew, without waiting for the hour (GAP-DL-16).
+/// message without a valid one issues anew, without waiting for the hour (GAP-DL-16), and keeps the previous token valid.
 const DEAD_LETTER: &str = "
     with held as (
       update outbox set status = 'failed', last_error = $4, rs_process_id = null, rs_lease_until = null

@@ -133,7 +133,7 @@ fn texts(turn: &OpenTurn) -> Vec<&str> {
     turn.history.iter().map(|row| row.text.expose()).collect()
 }
 
-/// TOK-20, TOK-21, TOK-22, BOX-2: the first message issues generation 1 with its row due in 60 s; a bound one
+/// TOK-20, TOK-21, TOK-22, TOK-25, BOX-2: the first message issues generation 1 with its row due in 60 s; a bound one
 /// issues nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_message_issues_and_a_bound_one_does_not() {
@@ -347,7 +347,31 @@ async fn a_token_given_up_is_issued_again_by_the_next_message() {
     let next = fixture.say(10, None, "two").await;
     assert_eq!(next.binding, Binding::Unbound, "a token given up opens no burst");
     assert!(next.token_row.is_some());
-    assert_eq!(fixture.stored().await, (Some("two".to_owned()), Some("one a".to_owned()), 2, Some(10)));
+    assert_eq!(fixture.stored().await, (Some("two".to_owned()), None, 2, Some(10)));
+}
+
+/// GAP-DL-16, BF-8: the token that ManyChat holds survives a rotation that is given up and issued anew; a second such issue
+/// waits for its hour.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rotation_given_up_keeps_the_token_that_manychat_holds() {
+    let fixture = Fixture::new().await;
+    let first = fixture.say(0, None, "held").await;
+    written(&fixture.database, first.token_row.unwrap()).await.unwrap();
+    fixture.say(3600, None, "lost").await;
+    let me = fixture.claimant().await;
+    let give_up = async || {
+        let claims = fixture.claim(&me).await;
+        dead_letter(&fixture.database, claims.last().unwrap(), "400").await.unwrap();
+    };
+    give_up().await;
+    assert!(fixture.say(3700, None, "again").await.token_row.is_some(), "at once");
+    assert_eq!(fixture.stored().await, (Some("again".to_owned()), Some("held".to_owned()), 3, Some(3700)));
+    assert_eq!(fixture.say(3701, Some("held"), "never").await.binding, Binding::Bound);
+    give_up().await;
+    assert!(fixture.say(7299, None, "too early").await.token_row.is_none(), "one an hour");
+    assert_eq!(fixture.stored().await.0.as_deref(), Some("again"));
+    assert!(fixture.say(7300, None, "in time").await.token_row.is_some());
+    assert_eq!(fixture.stored().await, (Some("in time".to_owned()), Some("held".to_owned()), 4, Some(7300)));
 }
 
 /// ARC-47, WRK-11: a lost claim writes nothing; a released one leaves no trace.

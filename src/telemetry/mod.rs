@@ -21,6 +21,7 @@
 //! - Logging never waits: lines are cleaned, then queued within bounds, and a thread writes them. [`flush`] before a
 //!   process ends.
 
+pub mod crash_points;
 mod facade;
 mod fields;
 mod layer;

@@ -1,5 +1,7 @@
 //! A decided reply before it is settled: what the contact will read and what the record will say.
 
+use std::time::Duration;
+
 use crate::channel::{self, MarkStyle};
 use crate::domain::{EscalationReason, Outcome};
 use crate::model::{self, Cause, Reply, TurnResult};
@@ -18,7 +20,12 @@ pub enum Decision {
     /// The model ran, well or not.
     Model(Box<TurnResult>),
     /// The model did not end within its abort time.
-    Aborted,
+    Aborted {
+        /// Who was asked first (`provider:model`).
+        model: String,
+        /// Time spent.
+        latency: Duration,
+    },
     /// A person has taken over: nothing is said (DEC-9).
     Hushed,
     /// A message that a dead process left cannot be answered any more (ARC-46).
@@ -49,7 +56,7 @@ impl Draft {
             Decision::UnreadableMedia if self.reply.escalate => Outcome::EscalatedPrecheck,
             Decision::UnreadableMedia => Outcome::MediaFallback,
             // A hushed turn writes no agent row, so nobody reads its outcome.
-            Decision::Aborted | Decision::Hushed | Decision::Recovered => Outcome::Error,
+            Decision::Aborted { .. } | Decision::Hushed | Decision::Recovered => Outcome::Error,
             Decision::Model(result) if result.error.is_some() => Outcome::Error,
             Decision::Model(_) if lost => Outcome::Deferred,
             Decision::Model(_) if self.reply.escalate => Outcome::EscalatedModel,
@@ -113,8 +120,6 @@ fn is_model_text(result: &TurnResult) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::domain::Usd;
     use crate::model::Usage;

@@ -47,7 +47,7 @@ fn detail(rules: &Rules, texts: &[&str], opened: &OpenTurn) -> Option<String> {
     judge(rules, texts, opened).map(|denial| denial.detail)
 }
 
-/// KEY-1, KEY-2, 02/AC-11
+/// KEY-1, KEY-2, RUL-5, 02/AC-11
 #[test]
 fn a_keyword_matches_as_a_substring_whatever_the_case() {
     let mut rules = rules();
@@ -96,7 +96,7 @@ fn a_reached_budget_denies_as_out_of_scope() {
     assert_eq!(detail(&rules(), &["hello"], &spent(0, 50)).as_deref(), Some("daily cost cap"));
 }
 
-/// GRD-1: the first denial in the fixed order decides.
+/// GRD-1, TURN-10, LOG-6: the first denial in the fixed order decides.
 #[test]
 fn the_first_guard_that_denies_decides() {
     let mut rules = rules();

@@ -8,6 +8,7 @@ mod context;
 mod draft;
 mod guards;
 mod opening;
+mod reports;
 mod request;
 mod steps;
 mod takeover;

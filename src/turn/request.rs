@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::context::Snapshot;
 use super::{binding, opening};
 use crate::channel::InboundMessage;
-use crate::domain::{ContactText, ProcessId, Redacted, TurnId};
+use crate::domain::{ContactText, MediaKind, ProcessId, Redacted, TurnId};
 
 /// A message of a dead process that came longer ago than this is answered by a person (ARC-46).
 const TOO_LATE: Duration = Duration::from_secs(15 * 60);
@@ -70,6 +70,11 @@ impl TurnRequest {
     pub(super) fn is_opening(&self) -> bool {
         let trigger = self.snapshot.tenant.rules.opening_trigger.as_ref();
         self.messages.len() == 1 && self.texts().any(|text| opening::is_opening(trigger, text.expose()))
+    }
+
+    /// What kind of file came; a turn has at most one (DEC-23).
+    pub(super) fn media_kind(&self) -> Option<MediaKind> {
+        self.messages.iter().find_map(|message| message.media.as_ref().map(|media| media.kind))
     }
 
     /// SHA-256 of the presented token in lower-case hex.

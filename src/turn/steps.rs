@@ -1,7 +1,7 @@
 //! The steps of a turn in the order they happen: open, decide, settle; and resolve for what went wrong.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use uuid::Uuid;
@@ -10,15 +10,16 @@ use super::answers::{Answers, Delivery};
 use super::binding::ContactToken;
 use super::context::TurnContext;
 use super::draft::{Decision, Draft};
+use super::reports::{report_decision, report_rest, report_turn};
 use super::request::{MessageRow, Run, TurnRequest};
 use super::tokens::IssuedToken;
 use super::{guards, takeover};
 use crate::channel::{self, InboundMessage};
-use crate::domain::{Binding, ContactText, EscalationReason, Outcome};
+use crate::domain::{Binding, ContactText, EscalationReason};
 use crate::model::{HistoryTurn, Reply, TurnInput};
 use crate::store::inbox::{self, Kept, Waiter};
 use crate::store::open::{NewMessage, OpenRequest, OpenTurn, Opened, Waits};
-use crate::store::owed::{self, Resolved};
+use crate::store::owed::{self, Resolution, Resolved};
 use crate::store::settle::{self, AgentRow, SettleRequest, Settled, UsageRow};
 use crate::store::takeover::Hushed;
 use crate::store::{StoreError, open as store_open, takeover as store_takeover};
@@ -212,13 +213,17 @@ async fn ask_model(context: &TurnContext, request: &TurnRequest, opened: &OpenTu
         texts: request.texts().cloned().collect(),
         history: opened.history.iter().map(history_turn).collect(),
     };
+    let started = Instant::now();
     match tokio::time::timeout(context.settings.model_abort, context.runner.run(input)).await {
         Ok(result) => {
             let marks = channel::profile(context.settings.channel).marks;
             let copy = &request.snapshot.tenant.rules.messages.escalation;
             Draft::of_model(result, marks, copy)
         }
-        Err(_) => Draft::of_copy(escalation(request), Decision::Aborted),
+        Err(_) => {
+            let model = context.runner.model().to_owned();
+            Draft::of_copy(escalation(request), Decision::Aborted { model, latency: started.elapsed() })
+        }
     }
 }
 
@@ -235,6 +240,8 @@ fn escalation(request: &TurnRequest) -> Reply {
 pub struct Way {
     /// The race is lost: the reply goes through the outbox.
     pub deferred: bool,
+    /// The reply before it has not left our hands yet: this one goes behind it, through the outbox (LANE-6, ARC-43).
+    pub behind: bool,
     /// The request was answered without a message; false when it got the holding line, or waits.
     pub silenced: bool,
     /// What the flight may take; `None`: no request waits for it.
@@ -249,7 +256,7 @@ pub async fn settle(
     draft: &Draft,
     way: Way,
 ) -> SettleReport {
-    let Way { deferred, silenced, limit } = way;
+    let Way { deferred, behind, silenced, limit } = way;
     if !context.pulse.holds(request.process) {
         tracing::warn!(conversation = %opened.conversation, "turn dropped after a silence of its process");
         return SettleReport::Dropped;
@@ -259,7 +266,7 @@ pub async fn settle(
     }
     let answers = Answers::of(context, &request.snapshot);
     let texts = &draft.texts;
-    report_decision(opened, draft, deferred);
+    report_decision(request, opened, draft, deferred);
     // Rendered before anything is recorded: a block that cannot be sent must not stand in history (GAP-CH-6).
     let delivery = answers.delivery(texts);
     let body = match answers.reply(texts, &delivery, request.presented_secret.expose()) {
@@ -269,7 +276,8 @@ pub async fn settle(
             return SettleReport::Failed(StoreError::Unexpected { what: "the rendered reply" });
         }
     };
-    let flight = settle_request(context, opened, request, draft, deferred, &delivery);
+    let mut flight = settle_request(context, opened, request, draft, deferred, &delivery);
+    flight.deferred |= behind;
     let outcome = flight.agent.outcome;
     let settled = within(limit, settle::settle(&context.database, &flight)).await;
     let others_wait = settled.as_ref().is_ok_and(|settlement| settlement.others_wait);
@@ -366,78 +374,19 @@ pub(super) fn is_bound(context: &TurnContext, opened: &OpenTurn) -> bool {
 }
 
 fn usage_row(draft: &Draft) -> Option<UsageRow> {
-    let Decision::Model(result) = &draft.decision else { return None };
+    let result = match &draft.decision {
+        Decision::Model(result) => result,
+        Decision::Aborted { model, latency } => return Some(UsageRow::unreported(model.clone(), *latency)),
+        _ => return None,
+    };
     Some(UsageRow {
         model: result.model.clone(),
         input: result.usage.input,
         output: result.usage.output,
         cache_read: result.usage.cache_read,
-        cost: result.cost.get(),
+        cost: Some(result.cost.get()),
         latency: result.latency,
     })
-}
-
-/// The lines about how the reply came about (LOG-5, LOG-7).
-fn report_decision(opened: &OpenTurn, draft: &Draft, deferred: bool) {
-    let conversation = opened.conversation;
-    match &draft.decision {
-        Decision::Scripted => {
-            tracing::info!(%conversation, outcome = Outcome::AnsweredScripted.as_str(), "scripted opening sent");
-        }
-        Decision::Denied(denial) => tracing::info!(
-            %conversation,
-            reason = denial.reason.as_str(),
-            detail = denial.detail.as_str(),
-            "turn escalated before model"
-        ),
-        Decision::UnreadableMedia => {
-            tracing::info!(%conversation, reason = "not_supported", "media fallback");
-        }
-        Decision::Hushed => {}
-        Decision::Recovered => {
-            tracing::warn!(%conversation, "message of a dead process handed to a person");
-        }
-        Decision::Aborted => tracing::error!(%conversation, err = "aborted", "deferred model call failed"),
-        Decision::Model(result) => report_model(opened, result, deferred),
-    }
-}
-
-fn report_model(opened: &OpenTurn, result: &crate::model::TurnResult, deferred: bool) {
-    let conversation = opened.conversation;
-    if let Some(error) = &result.error {
-        if deferred {
-            tracing::error!(%conversation, err = error.as_str(), "deferred model call failed");
-        } else {
-            tracing::error!(%conversation, err = error.as_str(), "model call failed");
-        }
-    }
-    if !result.interventions.is_empty() {
-        let list = Value::from(result.interventions.clone()).to_string();
-        tracing::info!(%conversation, json.interventions = list.as_str(), deferred = deferred.then_some(true), "guardrails intervened");
-    }
-}
-
-/// A long reply that goes on after its response (GAP-CH-11).
-fn report_rest(opened: &OpenTurn, delivery: &Delivery) {
-    if !delivery.rest.is_empty() {
-        tracing::info!(
-            conversation = %opened.conversation,
-            texts = delivery.rest.len(),
-            path = "outbox",
-            "reply continues after its response"
-        );
-    }
-}
-
-fn report_turn(opened: &OpenTurn, draft: &Draft, outcome: Outcome, silent: bool) {
-    tracing::info!(
-        conversation = %opened.conversation,
-        outcome = outcome.as_str(),
-        binding = opened.binding.as_str(),
-        escalated = draft.reply.escalate,
-        silent = silent.then_some(true),
-        "turn complete"
-    );
 }
 
 /// Ends what a failed turn left behind, as a handoff. `told`: the contact has read the escalation copy.
@@ -448,13 +397,10 @@ pub async fn resolve(
     context: &TurnContext,
     request: &TurnRequest,
     told: bool,
-) -> Result<Resolved, StoreError> {
-    // A message that was to wait may have reached the inbox without our knowing: nobody would run it.
-    let ids: Vec<Uuid> = request.rows.iter().map(|row| row.id).collect();
-    inbox::withdraw(&context.database, &ids).await?;
+) -> Result<Resolution, StoreError> {
     match handoff(context, request, told) {
         Some(handoff) => owed::resolve(&context.database, &handoff).await,
-        None => Ok(Resolved::NothingThere),
+        None => Ok(Resolution { found: Resolved::NothingThere, conversation: None }),
     }
 }
 
@@ -475,6 +421,9 @@ pub fn handoff<'turn>(
         text: &request.snapshot.tenant.rules.messages.escalation,
         told,
         tokens_enforced: context.settings.tokens_enforced,
+        messages: request.rows.iter().map(|row| row.id).collect(),
+        token_digest: request.token_digest(),
+        arrived: live.received_at,
         now: context.clock.now(),
     })
 }
@@ -486,3 +435,7 @@ async fn within<T>(
 ) -> Result<T, StoreError> {
     tokio::time::timeout(limit.unwrap_or(LATE_FLIGHT), flight).await.unwrap_or(Err(StoreError::InDoubt))
 }
+
+#[cfg(test)]
+#[path = "steps_tests.rs"]
+mod tests;

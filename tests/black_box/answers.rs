@@ -98,7 +98,7 @@ pub async fn free_lane(app: &TestApp) {
     app.run("update rs_lanes set process_id = null, turn_id = null, expires_at = null").await;
 }
 
-/// OPEN-1 to OPEN-6, 02/AC-12
+/// OPEN-1 to OPEN-6, 02/AC-12, TURN-9, RUL-5
 #[tokio::test]
 async fn the_scripted_opening_answers_without_the_model() {
     let app = TestApp::start().await;
@@ -110,7 +110,7 @@ async fn the_scripted_opening_answers_without_the_model() {
     assert_eq!(app.log_line("scripted opening sent").await["level"], 30);
 }
 
-/// GRD-2, GRD-3, TURN-12, ESCS-1, DEC-25, 02/AC-11
+/// GRD-2, GRD-3, TURN-11, TURN-12, RUL-5, ESCS-1, DEC-25, 02/AC-11
 #[tokio::test]
 async fn a_keyword_hands_off_and_opens_a_handoff() {
     let app = TestApp::start().await;
@@ -166,7 +166,7 @@ async fn unconfirmed_spend_counts_against_the_daily_budget() {
     assert_eq!((&line["reason"], &line["detail"]), (&json!("out_of_scope"), &json!("daily token cap")));
 }
 
-/// TOK-10, TOK-12, TOK-13, CAP-4, 02/AC-13, ESCS-2, LANE-3: without the token a caller reads nothing and changes
+/// TOK-10, TOK-12, TOK-13, CAP-4, 02/AC-13, ESCS-2: without the token a caller reads nothing and changes
 /// nothing of the contact.
 #[tokio::test]
 async fn an_unbound_request_neither_reads_nor_changes_the_contact() {
@@ -211,7 +211,7 @@ async fn unreadable_media_gets_the_tenants_text() {
     assert!(!app.output().contains("manybot-files"));
 }
 
-/// LANG-4: everything a contact reads comes from the tenant's files.
+/// LANG-4, RUL-2: everything a contact reads comes from the tenant's files.
 #[tokio::test]
 async fn a_tenant_in_another_language_produces_no_english() {
     let app = Setup::default()
@@ -233,7 +233,8 @@ async fn a_tenant_in_another_language_produces_no_english() {
     assert_eq!(app.send(twice).await.texts(), ["Gis venonta fojo."], "a repetition");
 }
 
-/// RACE-5, RACE-6, FAIL-12, DEC-19: a model that does not end leaves the holding line, then a person.
+/// RACE-5, RACE-6, RACE-7, RACE-14, AC-CH-13, TURN-15, FAIL-12, GAP-CH-1, DEC-19: a model that does not end leaves the
+/// holding line, then, at the abort, a person.
 #[tokio::test]
 async fn a_model_that_never_ends_is_handed_to_a_person() {
     let app = Setup::default()
@@ -253,7 +254,9 @@ async fn a_model_that_never_ends_is_handed_to_a_person() {
     let agent = &app.turns().await[1];
     assert_eq!((&agent["outcome"], &agent["text"]), (&json!("error"), &json!(app.copy("escalation"))));
     assert_eq!(app.rows("select reason from rs_handoffs").await, [json!({"reason": "low_confidence"})]);
-    assert_eq!(app.log_line("deferred model call failed").await["level"], 50);
+    let line = app.log_line("deferred model call failed").await;
+    let id = app.rows("select id from conversations").await[0]["id"].clone();
+    assert_eq!((&line["level"], &line["conversation"]), (&json!(50), &id));
     app.await_that("select 1 from rs_owed", <[_]>::is_empty).await;
 }
 

@@ -6,8 +6,8 @@ use std::io::Write;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use manychat_agent::store::embedded::testing::{TestDatabase, TestServer};
@@ -195,6 +195,22 @@ impl TestApp {
 
     /// A second process beside this one, on the same database and with the same settings.
     pub async fn second_process(&self) -> Self {
+        let mut app = self.beside().await;
+        app.launch().await;
+        app
+    }
+
+    /// A worker beside this process.
+    pub async fn worker(&self) -> Self {
+        let mut app = self.beside().await;
+        app.arguments = vec!["worker"];
+        app.env.insert("WORKER_HEALTH_PORT".to_owned(), app.port.to_string());
+        app.env.insert("PORT".to_owned(), free_port().to_string());
+        app.launch().await;
+        app
+    }
+
+    async fn beside(&self) -> Self {
         let (folder, port) = (Folder::new(), free_port());
         write_tenant(&folder.path.join("config"), None);
         let rules = "config/rules.json";
@@ -202,7 +218,7 @@ impl TestApp {
         let mut env = self.env.clone();
         env.insert("PORT".to_owned(), port.to_string());
         env.insert("CONFIG_DIR".to_owned(), folder.path.join("config").display().to_string());
-        let mut app = Self {
+        Self {
             port,
             env,
             folder,
@@ -211,9 +227,7 @@ impl TestApp {
             process: None,
             runs: 0,
             arguments: self.arguments.clone(),
-        };
-        app.launch().await;
-        app
+        }
     }
 
     /// Starts the process and waits until it is ready.
@@ -262,6 +276,11 @@ impl TestApp {
 
     pub fn exited(&mut self) -> Option<ExitStatus> {
         self.process.as_mut().and_then(|child| child.try_wait().unwrap())
+    }
+
+    /// Whether a process is there that has not been seen to end.
+    pub fn is_running(&mut self) -> bool {
+        self.process.is_some() && self.exited().is_none()
     }
 
     pub fn signal(&self, number: i32) {
@@ -384,6 +403,19 @@ impl TestApp {
         }
     }
 
+    /// Waits until no conversation has anything left to do.
+    pub async fn await_idle(&self) {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let report = self.get_as("/admin/actors", Some(ADMIN)).await.unwrap().json();
+            if report["busy"] == 0 {
+                return;
+            }
+            assert!(Instant::now() < until, "a conversation stays busy: {report}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
     /// Waits until no database connection of the service is in use.
     pub async fn await_free_connections(&self) {
         let until = Instant::now() + PATIENCE;
@@ -486,9 +518,15 @@ async fn answer(response: reqwest::Response, started: Instant) -> Option<Answer>
     Some(Answer { status, headers, body, elapsed: started.elapsed() })
 }
 
-fn client() -> reqwest::Client {
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    reqwest::Client::builder().tls_certs_only([]).no_proxy().timeout(PATIENCE).build().unwrap()
+/// One for all tests, because making one takes as long as a turn. It keeps no connection: each belongs to the runtime of
+/// the test that opened it.
+fn client() -> &'static reqwest::Client {
+    static CLIENT: LazyLock<reqwest::Client> = LazyLock::new(|| {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = reqwest::Client::builder().tls_certs_only([]).no_proxy().pool_max_idle_per_host(0);
+        client.timeout(PATIENCE).build().unwrap()
+    });
+    &CLIENT
 }
 
 /// Runs a command to its end.

@@ -65,7 +65,7 @@ async fn a_quick_reply_comes_in_the_response() {
     page.wait_for("#turn-rows", "answered_inline");
     assert_eq!(page.value("document.querySelector('#text').value"), "");
     say(&mut page, "I want to talk to a person");
-    page.wait_for("#chat-handoff", "Person called: explicit request");
+    page.wait_for("#chat-handoff", "nobody is notified: rules.handoff is not set (explicit request)");
     page.wait_for("#race", "Handed over");
     page.resize(390, 760);
     assert_eq!(
@@ -219,7 +219,7 @@ async fn the_page_fits_every_screen() {
     page.click("#new-contact button");
     page.wait_for("#chat-name", "Contact 2");
     say(&mut page, "I want to talk to a person");
-    page.wait_for("#chat-handoff", "Person called");
+    page.wait_for("#chat-handoff", "Handed over; nobody is notified");
     page.click("#contacts li:first-child button");
     say(&mut page, "Hello! When does the foundation course run?");
     page.wait_for(".theirs .bubble", "Tuesdays");

@@ -143,7 +143,7 @@ async fn health_asks_the_running_server() {
     assert_eq!(command(&app.folder.path, &app.env, &["health", "--port", &port]).code, Some(0));
 }
 
-/// CLI-30 to CLI-32, MIG-1, OPS-5: a worker migrates, beats, reloads and ends like a server, and answers health checks
+/// CLI-30 to CLI-32, MIG-1, OPS-5, WRK-12: a worker migrates, beats, reloads and ends like a server, and answers health checks
 /// alone.
 #[tokio::test]
 async fn a_worker_runs_without_the_message_route() {
@@ -310,7 +310,7 @@ fn bootstrap_writes_what_is_missing_and_keeps_the_rest() {
 }
 
 /// DEC-15, DEC-2, EMB-6, ACC-EMB-1: in an empty folder one command does everything, keeps its data, and leaves no
-/// server behind.
+/// server behind; other commands use the server beside it.
 #[test]
 fn dev_does_everything_in_an_empty_folder() {
     let folder = Folder::new();
@@ -336,6 +336,15 @@ fn dev_does_everything_in_an_empty_folder() {
         assert!(shown.contains("curl ") && shown.contains("AGENT_MODEL"), "{shown}");
         let answered = command(&folder.path, &env, &["simulate", "how much is the foundation course?"]);
         assert!(answered.stdout.contains("$450.00"), "{}{}", answered.stdout, answered.stderr);
+        let listed = command(&folder.path, &env, &["handoffs", "list"]);
+        assert_eq!(
+            (listed.code, listed.stdout.as_str()),
+            (Some(0), "no open handoffs\n"),
+            "{}",
+            listed.stderr
+        );
+        let checked = command(&folder.path, &env, &["tokens", "backfill", "--check"]);
+        assert!(checked.stdout.contains("contacts without a token"), "{}", checked.stderr);
         // The second start finds the first one's conversation: a repetition gets the tenant's closer.
         let repeated = answered.stdout.contains("Happy to help. Write any time.");
         assert!(!repeated, "tokens are not enforced and the answer is new");

@@ -55,6 +55,48 @@ fn the_environment_wins_over_the_file() {
     assert_eq!(check(&[("AGENT_MODEL", "mock:demo")]).code, Some(0));
 }
 
+/// CFG-5, DEC-1, ENV-26: what another service keeps in the same `.env` stops nothing; the check names the line.
+#[test]
+fn lines_of_somebody_else_are_skipped() {
+    let (folder, variables) = tenant_folder(NOWHERE, None);
+    write_dot_env(&folder.path, &variables);
+    let path = folder.path.join(".env");
+    let lines = fs::read_to_string(&path).unwrap();
+    fs::write(&path, format!("MY-VAR=planted\nplanted\n{lines}")).unwrap();
+    let checked = command(&folder.path, &BTreeMap::new(), &["config", "check"]);
+    assert_eq!(checked.code, Some(0), "{}", checked.stderr);
+    for line in ["warning: .env: line 1 is skipped: ", "warning: .env: line 2 is skipped: "] {
+        assert!(checked.stderr.contains(line), "{}", checked.stderr);
+    }
+    assert!(!checked.stderr.contains("planted"), "{}", checked.stderr);
+    assert_eq!(command(&folder.path, &BTreeMap::new(), &["config", "check", "--strict"]).code, Some(1));
+}
+
+/// ENV-1, CLI-4, ENV-26: an address of the database that cannot be used is one fault among the others, for every command.
+#[test]
+fn a_bad_database_address_is_told_with_the_other_faults() {
+    let (folder, mut env) = tenant_folder("postgres://app:planted@db.example:port/agent", None);
+    env.insert("PORT".to_owned(), "0".to_owned());
+    for (url, reason) in [
+        ("postgres://app:planted@db.example:port/agent", "is not a Postgres connection string"),
+        ("postgres://app:planted@db.example/agent?sslmode=planted", "sslmode must be one of"),
+        ("postgres://app:planted@db.example/agent?planted=1", "is not a Postgres connection string"),
+    ] {
+        env.insert("DATABASE_URL".to_owned(), url.to_owned());
+        for words in [["serve"].as_slice(), &["worker"], &["config", "check"], &["outbox", "list"]] {
+            let ended = command(&folder.path, &env, words);
+            assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""), "{words:?}");
+            let told = &ended.stderr;
+            assert!(told.starts_with("invalid environment: 2 faults\n"), "{words:?}: {told}");
+            assert!(
+                told.contains("  PORT: ") && told.contains(&format!("  DATABASE_URL: {reason}")),
+                "{told}"
+            );
+            assert!(told.contains(".env.example") && !told.contains("planted"), "{told}");
+        }
+    }
+}
+
 /// CFG-6, IMG-1: real tenant files and secrets are kept out of the repository and of the image.
 #[test]
 fn tenant_files_are_ignored() {
@@ -151,6 +193,34 @@ async fn a_file_that_is_no_file_holds_no_reload_up() {
     fs::write(&rules, sound).unwrap();
     app.signal(libc::SIGHUP);
     app.log_line("config reloaded").await;
+}
+
+/// ENV-18, XCK-10, XCK-1: a name that the service delivers with is refused as a tool's, at boot, in the check and by a
+/// reload.
+#[tokio::test]
+async fn a_reserved_name_is_refused_everywhere() {
+    let app = Setup::default().env("MANYCHAT_REPLY_FIELD", "sale_stage").start().await;
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/tools.json.example");
+    fs::copy(example, app.folder.path.join("config/tools.json")).unwrap();
+    for words in [["config", "check"].as_slice(), &["serve"], &["worker"]] {
+        let ended = command(&app.folder.path, &app.env, words);
+        assert_eq!(ended.code, Some(1), "{words:?}");
+        assert!(
+            ended.stderr.contains("tools.json") && ended.stderr.contains("MANYCHAT_REPLY_FIELD"),
+            "{}",
+            ended.stderr
+        );
+    }
+    app.signal(libc::SIGHUP);
+    let failed = app.log_line("config reload failed; keeping previous config").await;
+    assert!(failed["error"].as_str().unwrap().contains("MANYCHAT_REPLY_FIELD"), "{failed}");
+    let mut env = app.env.clone();
+    env.remove("MANYCHAT_REPLY_FIELD");
+    assert_eq!(
+        command(&app.folder.path, &env, &["config", "check"]).code,
+        Some(0),
+        "another name of the field"
+    );
 }
 
 fn edit(app: &TestApp, file: &str, change: impl FnOnce(&mut Value)) {

@@ -10,14 +10,14 @@ async fn an_empty_database_is_migrated_once() {
     let database = TestServer::empty_database().unwrap();
     let mut app = Setup { database: Some(database), ..Setup::default() }.start().await;
     let applied = app.log_line("migrations applied").await;
-    assert_eq!(applied["migrations"].as_array().unwrap().len(), 6, "{applied}");
+    assert_eq!(applied["migrations"].as_array().unwrap().len(), 8, "{applied}");
     assert!(app.send("how much is it?").await.texts()[0].contains("$450.00"));
     assert_eq!(app.stop(libc::SIGTERM).await.code(), Some(0));
     app.launch().await;
     assert_eq!(app.logs("migrations applied").len(), 1);
 }
 
-/// ACC-DB-3, MIG-6, PROC-1: five processes boot at once on an empty database.
+/// ACC-DB-3, MIG-6, GAP-DB-1, PROC-1: five processes boot at once on an empty database.
 #[tokio::test]
 async fn five_processes_boot_at_once() {
     let database = TestServer::empty_database().unwrap();

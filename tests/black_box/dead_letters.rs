@@ -85,6 +85,7 @@ async fn a_dead_letter_is_listed_and_sent_after_all() {
     let json: Value = serde_json::from_str(&run(&app, &["outbox", "list", "--json"]).stdout).unwrap();
     assert_eq!((&json[0]["state"], &json[0]["attempts"]), (&json!("dead"), &json!(1)));
     assert_eq!(json[0]["lengths"], json!([WORDS.len(), 8]));
+    assert_eq!(json[0]["due_in_seconds"], Value::Null, "nothing of it is due");
     let limited = run(&app, &["outbox", "list", "--limit", "1"]);
     assert!(limited.stderr.contains("--limit"), "{}", limited.stderr);
     let shown = run(&app, &["outbox", "show", &id]);

@@ -27,7 +27,7 @@ fn call_and_pause_by_the_same_tag(rules: &mut Value) {
     pause_by_tag(rules);
 }
 
-fn with(stub: &StubManyChat) -> Setup {
+pub fn with(stub: &StubManyChat) -> Setup {
     Setup::default()
         .env("MANYCHAT_API_TOKEN", "1234:a-key-of-the-stub")
         .env("MANYCHAT_API_BASE", &stub.url)
@@ -165,6 +165,66 @@ async fn a_call_survives_the_death_of_its_process() {
     assert_eq!(stub.calls_to(ADD_TAG).len(), 2, "one for each handoff");
 }
 
+/// ARC-41, DEC-25: of many calls that waited for ManyChat's rate when their process died, only one that had begun may stay
+/// unknown; every other contact gets their call from the next process, and nobody gets two.
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_that_waited_for_the_rate_survive_the_death_of_their_process() {
+    const CONTACTS: usize = 20;
+    let stub = StubManyChat::start().await;
+    let mut app = with(&stub)
+        .rules(call_a_person)
+        .env("PROCESS_BEAT_MS", "200")
+        .env("PROCESS_DEAD_MS", "1000")
+        .env("MANYCHAT_CALLS_PER_SECOND", "1")
+        .start()
+        .await;
+    app.run(&format!(
+        "with made as (insert into conversations (tenant_id, subscriber_id, channel)
+                       select 'test', (70020000 + n)::text, 'whatsapp' from generate_series(1, {CONTACTS}) n returning id)
+         insert into rs_handoffs (conversation_id, reason) select id, 'complaint' from made"
+    ))
+    .await;
+    // Behind the burst one call begins a second, so that one at most is under way.
+    app.await_that("select 1 from rs_handoffs where tag_state = 'added'", |rows| rows.len() >= 6).await;
+    app.stop(libc::SIGKILL).await;
+    app.env.insert("MANYCHAT_CALLS_PER_SECOND".to_owned(), "50".to_owned());
+    app.run("delete from rs_rate").await;
+    app.launch().await;
+    let sql = "select tag_state from rs_handoffs where tag_state in ('added', 'unknown')";
+    app.await_that(sql, |rows| rows.len() == CONTACTS).await;
+    let unknown = app.rows("select 1 from rs_handoffs where tag_state = 'unknown'").await.len();
+    assert!(unknown <= 1, "{unknown} were given up");
+    let mut called: Vec<String> =
+        stub.calls_to(ADD_TAG).iter().map(|call| call.body["subscriber_id"].to_string()).collect();
+    called.sort_unstable();
+    let calls = called.len();
+    called.dedup();
+    assert_eq!(called.len(), calls, "somebody was called twice");
+    assert!(called.len() + unknown >= CONTACTS);
+}
+
+/// DEC-25, BOX-13: a removal that ManyChat refuses for now is made again, and the next handoff's call comes after it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_removal_is_tried_again_before_the_next_call() {
+    let stub = StubManyChat::start().await;
+    let app = with(&stub).rules(call_a_person).start().await;
+    app.send(HANDOFF).await;
+    tag_state(&app, "added").await;
+    stub.answer(REMOVE_TAG, 429);
+    assert_eq!(run(&app, &["handoffs", "close", "--subscriber", CONTACT]).code, Some(0));
+    assert_eq!(app.log_line("handoff tag not removed yet").await["level"], 40);
+    app.send(HANDOFF).await;
+    app.await_rows("select 1 from rs_handoffs where closed_at is null").await;
+    stub.answer(REMOVE_TAG, 200);
+    app.await_that("select 1 from rs_handoffs where tag_state = 'added'", |rows| rows.len() == 2).await;
+    let paths: Vec<String> = stub.calls().into_iter().map(|call| call.path).collect();
+    let tags: Vec<&str> =
+        paths.iter().map(String::as_str).filter(|path| [ADD_TAG, REMOVE_TAG].contains(path)).collect();
+    assert_eq!(tags.first(), Some(&ADD_TAG));
+    assert_eq!(tags[tags.len() - 2..], [REMOVE_TAG, ADD_TAG], "{tags:?}");
+    assert_eq!(tags.iter().filter(|path| **path == ADD_TAG).count(), 2);
+}
+
 /// DEC-25 is off without a rule, and an unbound message calls nobody (ESCS-2).
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_is_called_without_a_rule_or_for_an_unbound_message() {
@@ -203,11 +263,7 @@ async fn the_agent_is_silent_while_a_person_has_taken_over() {
     assert_eq!(app.rows("select 1 from rs_owed").await.len(), 0, "nothing is owed");
     assert_eq!(app.rows("select 1 from rs_lanes where turn_id is not null").await.len(), 0);
     assert_eq!(app.log_lines("turn silent: a person has taken over", 3).await.len(), 3);
-    app.run(
-        "update rs_handoffs set opened_at = now() - interval '31 minutes';
-             update turns set created_at = now() - interval '31 minutes'",
-    )
-    .await;
+    app.run("update rs_handoffs set opened_at = now() - interval '31 minutes'").await;
     for text in ["how much is it?", "when does it start?"] {
         assert_eq!(app.send(text).await.texts().len(), 1, "{text}");
     }
@@ -215,16 +271,53 @@ async fn the_agent_is_silent_while_a_person_has_taken_over() {
     assert_eq!(handoffs, [json!({ "closed_by": "pause_over" })]);
 }
 
-/// DEC-9 is off without a rule, and a new message of the agent prolongs the pause.
+/// DEC-9 is off without a rule, and a new handoff of the agent starts the minutes anew.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_of_the_agent_starts_the_minutes_anew() {
+async fn a_new_handoff_starts_the_minutes_anew() {
     let app = TestApp::start().await;
     app.send(HANDOFF).await;
     assert_eq!(app.send("how much is it?").await.texts().len(), 1, "off by default");
     let app = Setup::default().rules(pause).start().await;
     app.send(HANDOFF).await;
+    app.run(
+        "insert into rs_handoffs (conversation_id, reason, opened_at)
+             select id, 'complaint', now() - interval '31 minutes' from conversations",
+    )
+    .await;
+    assert_eq!(app.send("how much is it?").await.texts().len(), 0, "one of the two is younger");
+}
+
+/// DEC-9: who turns the rule on while the agent chats with a contact, handed over long ago, silences nobody.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rule_that_comes_later_silences_nobody_in_the_middle_of_a_chat() {
+    let mut app = TestApp::start().await;
+    app.send(HANDOFF).await;
+    assert_eq!(app.send("how much is it?").await.texts().len(), 1);
+    app.stop(libc::SIGTERM).await;
+    write_tenant(&app.folder.path.join("config"), Some(pause));
+    app.launch().await;
+    assert_eq!(app.send("when does it start?").await.texts().len(), 1, "the agent has gone on");
+    assert_eq!(app.send(HANDOFF).await.texts().len(), 1);
+    assert_eq!(app.send("hello?").await.texts().len(), 0, "the next handoff pauses");
+}
+
+/// DEC-9, CAP-4: messages in a takeover do not use up the conversation's turns, or its end would be another handoff.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_takeover_uses_up_no_turns() {
+    let app = Setup::default()
+        .rules(|rules| {
+            pause(rules);
+            rules["maxTurnsPerConversation"] = json!(3);
+        })
+        .start()
+        .await;
+    assert_eq!(app.send(HANDOFF).await.texts().len(), 1);
+    for text in ["one", "two", "three", "four"] {
+        assert_eq!(app.send(text).await.texts().len(), 0, "{text}");
+    }
     app.run("update rs_handoffs set opened_at = now() - interval '31 minutes'").await;
-    assert_eq!(app.send("how much is it?").await.texts().len(), 0, "the agent's text is younger");
+    assert_eq!(app.send("how much is it?").await.texts().len(), 1);
+    assert_eq!(app.rows("select 1 from rs_handoffs").await.len(), 1, "no second handoff");
 }
 
 /// DEC-9, TOK-13, 04 section 8.1: under enforcement only the proved contact is kept silent and read.
@@ -330,7 +423,28 @@ async fn closing_names_what_it_does_and_refuses_the_rest() {
     assert_eq!(app.send("how much is it?").await.texts().len(), 1, "the agent answers again");
 }
 
-/// DEC-25: `config check --online` says plainly what is missing.
+/// DEC-25, CLI-6: several at once; what cannot be closed is named and does not hold up the others.
+#[tokio::test(flavor = "multi_thread")]
+async fn several_handoffs_are_closed_at_once() {
+    let app = TestApp::start().await;
+    for contact in ["70010001", "70010002", "70010003"] {
+        app.send_as(contact, HANDOFF).await;
+    }
+    let open = app.await_that("select id from rs_handoffs", |rows| rows.len() == 3).await;
+    let ids: Vec<&str> = open.iter().map(|row| row["id"].as_str().unwrap()).collect();
+    let unknown = "00000000-0000-4000-8000-000000000000";
+    let closed = run(&app, &["handoffs", "close", ids[0], unknown, ids[1], ids[0]]);
+    assert_eq!(closed.code, Some(1), "{}", closed.stdout);
+    assert_eq!((closed.stdout.lines().count(), closed.stderr.lines().count()), (2, 1), "{}", closed.stderr);
+    assert!(closed.stderr.contains(unknown), "{}", closed.stderr);
+    let again = run(&app, &["handoffs", "close", ids[0], ids[2]]);
+    assert!(again.code == Some(1) && again.stdout.contains(ids[2]), "{}", again.stdout);
+    assert!(again.stderr.contains(&format!("{} has no open handoff", ids[0])), "{}", again.stderr);
+    assert_eq!(run(&app, &["handoffs", "close", "--subscriber", CONTACT, ids[1]]).code, Some(2));
+    assert_eq!(run(&app, &["handoffs", "list"]).stdout, "no open handoffs\n");
+}
+
+/// DEC-25, GAP-CFG-10: `config check --online` says plainly what is missing.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_online_check_finds_a_tag_that_does_not_exist() {
     let stub = StubManyChat::start().await;

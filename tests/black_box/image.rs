@@ -53,6 +53,7 @@ fn the_compose_file_is_as_documented() {
             "interval: 5s",
             "timeout: 3s",
             "retries: 10",
+            "- \"127.0.0.1:5432:5432\"",
         ],
     );
     assert_holds(
@@ -60,6 +61,8 @@ fn the_compose_file_is_as_documented() {
         &[
             "condition: service_healthy",
             "env_file: .env",
+            // Over the NODE_ENV that an offline .env holds.
+            "NODE_ENV: production",
             "DATABASE_URL: postgres://agent:agent@postgres:5432/agent",
             "OLLAMA_BASE_URL: http://ollama:11434/v1",
             "PORT: \"3000\"",
@@ -69,7 +72,12 @@ fn the_compose_file_is_as_documented() {
             "stop_grace_period: 65s",
         ],
     );
-    let other =
-        ["profiles: [\"local-model\"]", "image: ollama/ollama", "- ollama:/root/.ollama", "retries: 12"];
+    let other = [
+        "- \"127.0.0.1:11434:11434\"",
+        "profiles: [\"local-model\"]",
+        "image: ollama/ollama",
+        "- ollama:/root/.ollama",
+        "retries: 12",
+    ];
     assert_holds(ollama, &other);
 }

@@ -26,8 +26,8 @@ async fn from_address(app: &TestApp, address: &str, body: &str) -> Answer {
     .await
 }
 
-/// 03/RATE-1, 03/RATE-2, 03/RATE-3, RATE-4, DEC-26, DEC-35, SHED-2, SHED-4, AC-CH-3, GAP-CH-13: over the limit a message with the secret gets the
-/// handoff and no model, everything else 429; liveness is never counted.
+/// 03/RATE-1, 03/RATE-2, 03/RATE-3, RATE-4, HTTP-26, DEC-26, DEC-35, SHED-2, SHED-4, AC-CH-3, GAP-CH-13: over the limit a
+/// message with the secret gets the handoff and no model, everything else 429; liveness is never counted.
 #[tokio::test]
 async fn over_the_limit_a_tenant_is_not_silenced() {
     let app = Setup::default().env("RATE_LIMIT_PER_MINUTE", "3").start().await;
@@ -50,6 +50,7 @@ async fn over_the_limit_a_tenant_is_not_silenced() {
     let invalid = app.post("{broken", Some(SECRET)).await;
     assert_eq!((invalid.status, &invalid.json()["statusCode"]), (429, &json!(429)));
     assert_eq!(invalid.json()["error"], "Too Many Requests");
+    assert!(invalid.json()["message"].is_string(), "{}", invalid.body);
     assert_eq!(header(&invalid, "retry-after"), header(&invalid, "x-ratelimit-reset"));
 
     // The callers without the secret have a budget of their own, for every path but the health checks.

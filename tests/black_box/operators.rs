@@ -1,5 +1,13 @@
 //! The other routes: health, readiness, operators, refusals.
 
+use std::ffi::CString;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+use std::time::Duration;
+
+use manychat_agent::store::embedded::testing::TestServer;
+use reqwest::Method;
 use serde_json::json;
 
 use crate::app::{ADMIN, CONTACT, SECRET, Setup, TestApp};
@@ -76,13 +84,68 @@ async fn operators_see_the_actors_and_nobody_else_does() {
     assert_eq!((&manychat["bucket_level"], &manychat["open"]), (&json!(5.0), &json!(0)), "{manychat}");
 }
 
-/// DEC-14: without `ADMIN_TOKEN` there is nothing to see.
+/// The answer's status at each path of `/admin` with this token.
+async fn admin_statuses(app: &TestApp, token: Option<&str>) -> Vec<u16> {
+    let mut found = Vec::new();
+    for path in
+        ["/admin/actors", "/admin", "/admin/", "/admin/nothing", "/admin/actors/more", "/administrator"]
+    {
+        found.push(app.get_as(path, token).await.unwrap().status);
+    }
+    found
+}
+
+/// DEC-14, DEC-35: all of `/admin` asks for the token before it tells what is there; without `ADMIN_TOKEN` nothing is.
 #[tokio::test]
-async fn without_a_token_there_is_no_admin() {
-    let mut app = Setup::default().prepare().await;
+async fn all_of_admin_is_behind_the_token() {
+    let mut app = TestApp::start().await;
+    for token in [None, Some("wrong"), Some(SECRET)] {
+        assert_eq!(admin_statuses(&app, token).await, [401, 401, 401, 401, 401, 404], "{token:?}");
+    }
+    assert_eq!(admin_statuses(&app, Some(ADMIN)).await, [200, 404, 404, 404, 404, 404]);
+    let posted = app.ask(Method::POST, "/admin/actors", |request| request.bearer_auth(ADMIN)).await;
+    assert_eq!(posted.status, 404, "HTTP-6");
+    let refused = app.get("/admin/nothing").await.unwrap();
+    assert_eq!(refused.json(), json!({"error": "unauthorized"}));
+    assert_eq!(refused.headers["x-content-type-options"], "nosniff");
     app.env.remove("ADMIN_TOKEN");
+    app.stop(libc::SIGTERM).await;
     app.launch().await;
-    assert_eq!(app.get_as("/admin/actors", Some(ADMIN)).await.unwrap().status, 404);
+    for token in [None, Some(ADMIN)] {
+        assert_eq!(admin_statuses(&app, token).await, [404; 6], "{token:?}");
+    }
+}
+
+/// RLD-1, RLD-11, ACC-CLI-4: a signal while the configuration is read for the first time ends nothing, and is not
+/// forgotten; a port of `.env` yields to that of the environment.
+#[tokio::test]
+async fn a_signal_during_the_start_is_a_reload_after_it() {
+    let mut app = Setup::default().prepare().await;
+    let dot_env = app.folder.path.join(".env");
+    make_pipe(&dot_env);
+    app.spawn();
+    // Opening it returns when the process reads; the process waits until it is closed.
+    let mut writer = open_pipe(&dot_env).await;
+    app.signal(libc::SIGHUP);
+    writer.write_all(b"PORT=1\n").unwrap();
+    drop(writer);
+    app.await_ready().await;
+    app.log_line("config reloaded").await;
+}
+
+/// CLI-20, OPS-8, MIG-3: the steps of a start in their order, the port last; what media the process can read.
+#[tokio::test]
+async fn the_port_opens_last() {
+    let database = TestServer::empty_database().unwrap();
+    let app = Setup { database: Some(database), ..Setup::default() }.start().await;
+    let output = app.output();
+    let steps = ["configuration loaded", "migrations applied", "media capabilities", "Server listening"];
+    let places: Vec<_> =
+        steps.iter().map(|step| output.find(step).unwrap_or_else(|| panic!("{step}"))).collect();
+    assert!(places.is_sorted(), "{output}");
+    let media = app.log_line("media capabilities").await;
+    let fields = ["transcription", "images", "ffmpeg"].map(|name| media[name].clone());
+    assert_eq!(fields, [json!(null), json!(false), json!(false)]);
 }
 
 /// AUTH-2, AUTH-3, AUTH-6, AC-CH-1: every listed secret is valid, and the callback carries the presented one.
@@ -138,6 +201,18 @@ async fn signals_during_a_reload_lead_to_one_more() {
     assert!((1..=5).contains(&reloads), "{reloads}");
     app.signal(libc::SIGHUP);
     assert_eq!(app.stop(libc::SIGTERM).await.code(), Some(0));
+}
+
+fn make_pipe(path: &Path) {
+    let path = CString::new(path.to_str().unwrap()).unwrap();
+    // SAFETY: `path` is a text that ends with NUL.
+    assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
+}
+
+async fn open_pipe(path: &Path) -> File {
+    let path = path.to_owned();
+    let opening = tokio::task::spawn_blocking(move || OpenOptions::new().write(true).open(path).unwrap());
+    tokio::time::timeout(Duration::from_secs(30), opening).await.expect("nobody reads").unwrap()
 }
 
 fn opening() -> &'static str {

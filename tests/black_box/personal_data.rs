@@ -38,7 +38,8 @@ async fn fill(app: &TestApp) {
                               received_at, queued)
            select gen_random_uuid(), conversations.id, 'test', p.id, 'said', 'first', '{{}}', now(), true
            from conversations, rs_processes p where subscriber_id = '{CONTACT}' limit 1;
-         update conversations set token_hash = 'digest-of-a-token' where subscriber_id = '{CONTACT}'"
+         update conversations set token_hash = 'digest-of-a-token',
+           previous_token_hash = 'digest-of-a-token', rs_unwritten_token = '1:digest-of-a-token' where subscriber_id = '{CONTACT}'"
     ))
     .await;
 }
@@ -78,17 +79,53 @@ async fn an_erasure_leaves_nothing_of_the_contact() {
     let mut foreign = app.env.clone();
     foreign.insert("TENANT_ID".to_owned(), "other".to_owned());
     let nothing = command(&app.folder.path, &foreign, &["contact", "erase", CONTACT, "--yes"]);
-    assert!(nothing.code == Some(0) && nothing.stdout.ends_with("erased: 0\n"), "{}", nothing.stdout);
+    assert_nothing_stored(&nothing);
+    for flag in ["--yes", "--dry-run"] {
+        assert_nothing_stored(&run(&app, &["contact", "erase", "7001000", flag]));
+    }
     let dry = run(&app, &["contact", "erase", CONTACT, "--dry-run"]);
     assert!(dry.code == Some(0) && dry.stdout.contains("turns: 2\n"), "{}{}", dry.stdout, dry.stderr);
     assert!(dry.stdout.contains("would be erased: "), "{}", dry.stdout);
     let erased = run(&app, &["contact", "erase", CONTACT, "--yes"]);
     assert_eq!(erased.code, Some(0), "{}", erased.stderr);
     assert_eq!(erased.stdout, dry.stdout.replace("would be erased", "erased"));
-    assert!(!erased.stdout.contains(CONTACT));
-    assert_eq!(run(&app, &["contact", "export", CONTACT]).code, Some(1));
+    assert!(!erased.stdout.contains(CONTACT) && !erased.stderr.contains(CONTACT));
+    for left in ["ai_message", "ai_token", "delete the contact in ManyChat"] {
+        assert!(erased.stderr.contains(left), "what stays there is named: {}", erased.stderr);
+    }
+    assert!(!dry.stderr.contains("not erased"), "{}", dry.stderr);
+    assert_nothing_stored(&run(&app, &["contact", "export", CONTACT]));
     assert_eq!(run(&app, &["contact", "export", OTHER]).code, Some(0), "the other contact stays");
     assert_eq!(app.send("how much is it?").await.texts().len(), 1, "and may come back");
+}
+
+/// A mistyped id must not look like a success.
+#[track_caller]
+fn assert_nothing_stored(ended: &Ended) {
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""));
+    assert_eq!(ended.stderr, "nothing is stored about this contact\n");
+}
+
+/// DEC-13: a conversation's contact is told to an operator who asks for it, of this tenant only (PROC-7).
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conversations_contact_is_found_on_request() {
+    let app = TestApp::start().await;
+    app.send("hello").await;
+    app.send_as(OTHER, "hello").await;
+    let sql = format!("select id from conversations where subscriber_id = '{OTHER}'");
+    let id = app.rows(&sql).await[0]["id"].as_str().unwrap().to_owned();
+    let found = run(&app, &["contact", "find", &id]);
+    assert_eq!((found.code, found.stdout.as_str()), (Some(0), "70010002\n"), "{}", found.stderr);
+    let mut foreign = app.env.clone();
+    foreign.insert("TENANT_ID".to_owned(), "other".to_owned());
+    let foreign = command(&app.folder.path, &foreign, &["contact", "find", &id]);
+    assert_eq!((foreign.code, foreign.stdout.as_str()), (Some(1), ""));
+    assert!(foreign.stderr.contains("no such conversation"), "{}", foreign.stderr);
+    assert_eq!(
+        run(&app, &["contact", "find", OTHER]).code,
+        Some(2),
+        "a contact's id is none of a conversation"
+    );
 }
 
 /// DEC-13: on a terminal the command asks, and only the whole word goes on.
@@ -143,6 +180,32 @@ async fn an_erasure_ends_a_running_turn() {
     }
 }
 
+/// DEC-13, ARC-45a: a message that waits behind a running turn when its contact is erased is not recorded afterwards,
+/// and not even an empty conversation is; the next message begins anew.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_erasure_takes_the_waiting_messages_along() {
+    let app = Setup::default()
+        .env("AGENT_MODEL", "mock:slow")
+        .env("RACE_DEADLINE_MS", "900")
+        .env("MODEL_ABORT_MS", "2500")
+        .start()
+        .await;
+    app.send("how much is it?").await;
+    app.await_rows("select 1 from rs_owed where status = 'running'").await;
+    let waiting = app.send_later(CONTACT, "my name is on the parcel");
+    app.await_rows("select 1 from rs_inbox").await;
+    assert_eq!(run(&app, &["contact", "erase", CONTACT, "--yes"]).code, Some(0));
+    assert_eq!(waiting.await.unwrap().texts(), [] as [String; 0], "answered silently");
+    app.log_line("turn superseded").await;
+    app.await_idle().await;
+    for table in ["turns", "rs_inbox", "rs_owed", "outbox", "conversations"] {
+        assert_eq!(app.rows(&format!("select 1 from {table}")).await.len(), 0, "{table}");
+    }
+    app.send("hello again").await;
+    let turns = app.await_rows("select text from turns where role = 'user'").await;
+    assert_eq!(turns, [json!({ "text": "hello again" })]);
+}
+
 /// DEC-13, DEC-35: off by default, refused below historyDays, counts, and only what is old.
 #[tokio::test(flavor = "multi_thread")]
 async fn retention_deletes_what_is_old() {
@@ -185,6 +248,7 @@ async fn the_commands_migrate_nothing() {
     for words in [
         vec!["contact", "export", "1"],
         vec!["contact", "erase", "1", "--yes"],
+        vec!["contact", "find", "00000000-0000-4000-8000-000000000000"],
         vec!["retention", "run"],
         vec!["outbox", "list"],
         vec!["handoffs", "list"],

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
+use futures_util::future::join_all;
 use manychat_agent::http::MESSAGE_PATH;
 use manychat_agent::store::embedded::testing::TestServer;
 use reqwest::Method;
@@ -233,22 +234,26 @@ async fn nothing_planted_is_printed_by_the_commands() {
 async fn nothing_a_provider_quotes_is_printed() {
     let provider = QuotingServer::start(&[400, 401, 404, 429, 500, 200], TOKEN);
     let base = format!("{}/v1", provider.url());
-    for (model, variable) in [
+    let models = [
         ("openai:gpt-5-mini", "OPENAI_BASE_URL"),
         ("anthropic:claude-haiku-4-5", "ANTHROPIC_BASE_URL"),
         ("google:gemini-3-flash", "GOOGLE_BASE_URL"),
         ("ollama:llama3.1:8b", "OLLAMA_BASE_URL"),
-    ] {
-        let setup = with_keys(Setup::default()).env("AGENT_MODEL", model).env(variable, &base);
-        let mut app = setup.env("RACE_DEADLINE_MS", "8000").env("MODEL_ABORT_MS", "9000").start().await;
-        for _ in 0..3 {
-            let answer = app.post(&body("how much is it?"), Some(SECRET)).await;
-            assert_eq!((answer.status, answer.texts()), (200, vec![app.copy("escalation")]), "{model}");
-        }
-        app.log_line("model call failed").await;
-        assert_eq!(app.stop(libc::SIGTERM).await.code(), Some(0));
-        assert_clean(model, &app.output());
+    ];
+    // Beside each other, because each mostly waits between its attempts.
+    join_all(models.map(|(model, variable)| quoted_by(model, variable, &base))).await;
+}
+
+async fn quoted_by(model: &'static str, variable: &'static str, base: &str) {
+    let setup = with_keys(Setup::default()).env("AGENT_MODEL", model).env(variable, base);
+    let mut app = setup.env("RACE_DEADLINE_MS", "8000").env("MODEL_ABORT_MS", "9000").start().await;
+    for _ in 0..3 {
+        let answer = app.post(&body("how much is it?"), Some(SECRET)).await;
+        assert_eq!((answer.status, answer.texts()), (200, vec![app.copy("escalation")]), "{model}");
     }
+    app.log_line("model call failed").await;
+    assert_eq!(app.stop(libc::SIGTERM).await.code(), Some(0));
+    assert_clean(model, &app.output());
 }
 
 /// PII-8, PII-9, LOG-8, DEC-35, ENV-26: ManyChat quotes the contact, the reply and the key in what it refuses with.
@@ -256,7 +261,7 @@ async fn nothing_a_provider_quotes_is_printed() {
 async fn nothing_manychat_quotes_is_printed() {
     let manychat = QuotingServer::start(&[400, 403, 404, 500, 200], EMAIL);
     let setup = with_keys(Setup::default()).env("AGENT_MODEL", "mock:slow").env("RACE_DEADLINE_MS", "600");
-    let setup = setup.env("MODEL_ABORT_MS", "9000").env("MANYCHAT_REPLY_FLOW_NS", "content1_1");
+    let setup = setup.env("MODEL_ABORT_MS", "1500").env("MANYCHAT_REPLY_FLOW_NS", "content1_1");
     let mut app = setup.env("MANYCHAT_API_BASE", manychat.url()).start().await;
     app.post(&body("how much is the foundation course?"), Some(SECRET)).await;
     app.await_rows("select 1 from outbox where attempts > 0 or status = 'failed'").await;

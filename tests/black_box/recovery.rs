@@ -45,7 +45,7 @@ fn shape(turns: &[Value]) -> Vec<(&str, &str)> {
     turns.iter().map(|turn| (word(turn, "role"), word(turn, "outcome"))).collect()
 }
 
-/// ARC-40, ARC-43, ARC-45a, ARC-46: neither the turn that ran nor the messages that waited are lost; they are answered
+/// ARC-40, ARC-43, ARC-45a, ARC-46, GAP-CH-2, CRASH-1: neither the turn that ran nor the messages that waited are lost; they are answered
 /// in order, the waiting ones together, and no token stands in the database.
 #[tokio::test]
 async fn a_killed_process_loses_neither_its_turn_nor_what_waited() {
@@ -224,7 +224,7 @@ async fn an_outage_of_the_database_silences_nobody() {
     assert_eq!(app.logs("silent for too long: going on under a new process id").len(), 1, "one new id");
 }
 
-/// DEC-30: a caller who hung up before the answer and asks again gets the reply to the message, which is one message.
+/// DEC-30, GAP-CH-8: a caller who hung up before the answer and asks again gets the reply to the message, which is one message.
 #[tokio::test]
 async fn a_repeated_request_joins_the_turn_of_a_caller_who_is_gone() {
     let app = TestApp::start().await;

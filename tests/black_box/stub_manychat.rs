@@ -26,6 +26,8 @@ pub struct Call {
 struct Inner {
     calls: Vec<Call>,
     statuses: BTreeMap<String, u16>,
+    /// By path and contact; they win over the others.
+    of_contact: BTreeMap<(String, String), u16>,
     silent: Vec<String>,
     message: Option<String>,
     /// Tags of every contact and of the account.
@@ -60,6 +62,11 @@ impl StubManyChat {
     /// From now on this is the message of every answer.
     pub fn say(&self, message: &str) {
         self.inner.lock().unwrap().message = Some(message.to_owned());
+    }
+
+    /// The same for one contact.
+    pub fn answer_contact(&self, path: &str, subscriber: &str, status: u16) {
+        self.inner.lock().unwrap().of_contact.insert((path.to_owned(), subscriber.to_owned()), status);
     }
 
     /// From now on this path is never answered.
@@ -97,6 +104,7 @@ async fn serve(mut socket: TcpStream, inner: Arc<Mutex<Inner>>) {
         let (status, silent, body) = {
             let mut inner = inner.lock().unwrap();
             let path = call.path.clone();
+            let contact = call.body["subscriber_id"].as_str().unwrap_or_default().to_owned();
             inner.calls.push(call);
             let tags: Vec<Value> = inner.tags.iter().map(|tag| json!({ "id": 1, "name": tag })).collect();
             let data = match path.as_str() {
@@ -104,7 +112,8 @@ async fn serve(mut socket: TcpStream, inner: Arc<Mutex<Inner>>) {
                 GET_TAGS => Value::Array(tags),
                 _ => json!({}),
             };
-            let status = inner.statuses.get(&path).copied().unwrap_or(200);
+            let special = inner.of_contact.get(&(path.clone(), contact));
+            let status = special.or(inner.statuses.get(&path)).copied().unwrap_or(200);
             let word = if status == 200 { "success" } else { "error" };
             let message = inner.message.as_deref().unwrap_or("as the test wishes");
             let body = json!({ "status": word, "data": data, "message": message }).to_string();

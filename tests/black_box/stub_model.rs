@@ -1,5 +1,6 @@
 //! A small language model behind OpenAI's wire: it repeats the code words of the earlier messages it was shown, so that
-//! a test reads in the reply what the service let the model see. Asked to answer slowly, it takes 1.8 s.
+//! a test reads in the reply what the service let the model see. Asked to answer slowly, it takes 1.8 s; asked to repeat
+//! itself, it always says the same.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,7 +36,8 @@ async fn answer(calls: web::Data<AtomicU64>, body: web::Json<Value>) -> HttpResp
     let number = calls.fetch_add(1, Ordering::Relaxed);
     let messages = body["messages"].as_array().cloned().unwrap_or_default();
     let earlier = messages.len().saturating_sub(1);
-    if messages.last().is_some_and(|message| message["content"].to_string().contains("slowly")) {
+    let asked = messages.last().map(|message| message["content"].to_string()).unwrap_or_default();
+    if asked.contains("slowly") {
         tokio::time::sleep(Duration::from_millis(1800)).await;
     }
     let said: Vec<String> = messages[..earlier]
@@ -45,8 +47,12 @@ async fn answer(calls: web::Data<AtomicU64>, body: web::Json<Value>) -> HttpResp
         .collect();
     let text = if said.is_empty() { "nothing at all".to_owned() } else { said.join(" and ") };
     // The number keeps two replies from being alike, which a guardrail would replace.
+    let text = match asked.contains("repeat yourself") {
+        true => "I have said so before.".to_owned(),
+        false => format!("Reply {number}: you have told me {text}."),
+    };
     let reply = json!({
-        "messages": [format!("Reply {number}: you have told me {text}.")],
+        "messages": [text],
         "escalate": false, "escalation_reason": null, "confidence": 0.9, "closing_question": null,
     });
     HttpResponse::Ok().json(json!({

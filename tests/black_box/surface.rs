@@ -5,6 +5,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::app::{CONTACT, SECRET, Setup, TestApp};
+use crate::tokens::Stage;
 
 fn message(text: &str, token: Option<&str>) -> String {
     json!({ "subscriber_id": CONTACT, "text": text, "ai_token": token }).to_string()
@@ -156,14 +157,10 @@ async fn history_of_one_moment_keeps_its_order() {
 /// COMP-4, COMP-5, DB-12: what we write into columns the reference reads is of its vocabulary and its form.
 #[tokio::test]
 async fn shared_columns_hold_the_shared_words() {
-    let app = Setup::default()
-        .env("AGENT_MODEL", "mock:slow")
-        .env("RACE_DEADLINE_MS", "700")
-        .env("MODEL_ABORT_MS", "20000")
-        .start()
-        .await;
+    let setup = Setup::default().env("RACE_DEADLINE_MS", "700").env("MODEL_ABORT_MS", "20000");
+    let app = Stage::with(false, setup).await.app;
     for (contact, text) in [
-        ("1", "how much is it?"),
+        ("1", "how much is it? slowly"),
         ("2", "this is a scam"),
         ("3", "begin larkspur chat"),
         ("4", "https://manybot-files.s3.eu-central-1.amazonaws.com/1/wa/2026/01/02/original_a.ogg"),
@@ -192,6 +189,28 @@ async fn shared_columns_hold_the_shared_words() {
         )
         .await;
     assert_eq!(rows, Vec::<Value>::new());
+}
+
+/// CFG-9: the tenant's name of the environment stands in every row that names one.
+#[tokio::test]
+async fn every_row_is_the_tenants() {
+    let app =
+        Setup::default().env("TENANT_ID", "workshop-7").env("CONTACT_TOKENS_ENFORCED", "true").start().await;
+    app.send("this is a scam").await;
+    app.await_rows("select 1 from outbox").await;
+    let tables = app
+        .rows("select table_name from information_schema.columns where table_schema = 'public' and column_name = 'tenant_id'")
+        .await;
+    let mut found = Vec::new();
+    for table in &tables {
+        let table = table["table_name"].as_str().unwrap();
+        let tenants = app.rows(&format!("select distinct tenant_id from {table}")).await;
+        assert!(tenants.iter().all(|row| row["tenant_id"] == "workshop-7"), "{table}: {tenants:?}");
+        found.extend((!tenants.is_empty()).then(|| table.to_owned()));
+    }
+    for table in ["conversations", "outbox", "rate_counters", "rs_processes"] {
+        assert!(found.iter().any(|name| name == table), "{table} has no row: {found:?}");
+    }
 }
 
 /// COMP-10: a token that the reference issued (32 bytes in base64url, stored as its SHA-256 in hex) binds here.

@@ -149,7 +149,7 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// TOK-1 to TOK-4, TOK-10, TOK-12, TOK-13, TOK-14, TOK-15, TURN-3, TURN-7, TURN-8, CONV-5, CAP-4, INB-3, AC-DL-20,
+/// TOK-1 to TOK-4, ENV-19, TOK-10, TOK-12, TOK-13, TOK-14, TOK-15, TURN-3, TURN-7, TURN-8, CONV-5, CAP-4, INB-3, AC-DL-20,
 /// AC-DL-25, AC-DL-26: every row of both tables.
 #[tokio::test]
 async fn the_binding_decides_what_a_message_may_do() {
@@ -234,7 +234,7 @@ async fn a_first_burst_is_one_conversation() {
     assert_eq!(stage.writes("8200001").len(), 1, "one token in all");
 }
 
-/// BOX-15, BOX-16, TOK-24, TOK-32, GAP-DL-16, DEC-31, DEC-35, LOG-8: a field that ManyChat refuses is given up at once
+/// WRK-9, BOX-15, BOX-16, TOK-24, TOK-32, GAP-DL-16, DEC-31, DEC-35, LOG-8: a field that ManyChat refuses is given up at once
 /// by the worker, without a word of ManyChat's, without mark or handoff, and the next message tries again.
 #[tokio::test]
 async fn a_refused_write_is_given_up_and_issued_again() {
@@ -251,6 +251,7 @@ async fn a_refused_write_is_given_up_and_issued_again() {
     let failed =
         stage.app.await_rows("select last_error, attempts from outbox where status = 'failed'").await;
     assert_eq!(failed, [json!({"last_error": "contact token write failed: 400", "attempts": 1})]);
+    discarding_ends_the_checks_line(&stage).await;
     let dead = stage.app.log_line("outbox dead-lettered").await;
     assert_eq!(
         (&dead["level"], &dead["kind"], &dead["attempts"]),
@@ -264,6 +265,19 @@ async fn a_refused_write_is_given_up_and_issued_again() {
     stage.say("8300001", "and again", Some(json!(token))).await;
     assert_eq!(stage.bindings("8300001", 3).await[2], "bound");
     assert!(!stage.app.output().contains("as the test wishes"), "ManyChat's words could quote the token");
+}
+
+/// BF-6, GAP-DL-10: the check names what was given up until an operator has decided that it stays so.
+async fn discarding_ends_the_checks_line(stage: &Stage) {
+    let run = |arguments: &'static [&'static str]| {
+        let (path, env) = (stage.app.folder.path.clone(), stage.app.env.clone());
+        tokio::task::spawn_blocking(move || command(&path, &env, arguments))
+    };
+    let check = run(&["tokens", "backfill", "--check"]).await.unwrap();
+    assert!(check.code == Some(0) && check.stderr.contains("given up"), "{}", check.stderr);
+    assert_eq!(run(&["outbox", "discard", "--all-dead"]).await.unwrap().code, Some(0));
+    let check = run(&["tokens", "backfill", "--check"]).await.unwrap();
+    assert_eq!((check.code, check.stderr.as_str()), (Some(0), ""));
 }
 
 /// API-10, BOX-15, AC-DL-23: without a key nothing can be written; the row stays queued, says so without a secret, and the
@@ -333,7 +347,24 @@ async fn a_backfill_writes_queues_and_repeats_safely() {
     assert_eq!(stage.of("4", "token_hash is null and token_generation = 3").await, "true");
 }
 
-/// GAP-DL-17: when nothing succeeds any more, the command stops instead of spoiling every contact's token.
+/// BF-4, CLI-83: contacts that ManyChat does not know any more, however many in a row, end nothing.
+#[tokio::test]
+async fn a_backfill_goes_on_past_deleted_contacts() {
+    let stage = Stage::start(false).await;
+    seed_many(&stage, 30).await;
+    stage.manychat.answer(SET_FIELD, 400);
+    let (path, env) = (stage.app.folder.path.clone(), stage.app.env.clone());
+    let ended =
+        tokio::task::spawn_blocking(move || command(&path, &env, &["tokens", "backfill"])).await.unwrap();
+    assert_eq!(
+        (ended.code, ended.stdout.as_str()),
+        (Some(0), "tokens written: 0\ntokens queued for the outbox worker to retry: 30\n"),
+        "{}",
+        ended.stderr
+    );
+}
+
+/// GAP-DL-17: when the key is refused, the command stops instead of spoiling every contact's token.
 #[tokio::test]
 async fn a_backfill_stops_when_every_write_fails() {
     let stage = Stage::start(false).await;
@@ -352,7 +383,7 @@ async fn a_backfill_stops_when_every_write_fails() {
 /// and no contact gets two tokens. An id that no request could carry any more is no stumbling block.
 #[tokio::test]
 async fn a_backfill_can_be_interrupted_repeated_and_run_twice() {
-    let stage = Stage::start(false).await;
+    let stage = Stage::with(false, Setup::default().env("MANYCHAT_CALLS_PER_SECOND", "25")).await;
     seed_many(&stage, 60).await;
     stage.app.run("update conversations set subscriber_id = '' where subscriber_id = '9000001'").await;
     let interrupted = std::process::Command::new(binary())

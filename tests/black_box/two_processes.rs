@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::answers::{free_lane, hold_lane};
 use crate::app::{CONTACT, SECRET, Setup};
 
-/// PROC-4, ARC-45a, DEC-5: messages that alternate between two processes are recorded and answered in the order in which
+/// PROC-4, GAP-CH-4, ARC-45a, DEC-5, DEC-8: messages that alternate between two processes are recorded and answered in the order in which
 /// they came; those of one process are not merged across the other's.
 #[tokio::test]
 async fn alternating_messages_keep_their_order() {
@@ -35,12 +35,12 @@ async fn alternating_messages_keep_their_order() {
     assert_eq!(first.rows("select 1 from rs_inbox").await.len(), 0);
 }
 
-/// LANE-3, AC-CH-21: a message that proves nothing waits for nobody, whoever runs the contact's turn, and holds nobody
+/// TURN-1, LANE-3, AC-CH-21: a message that proves nothing waits for nobody, whoever runs the contact's turn, and holds nobody
 /// up.
 #[tokio::test]
 async fn an_unbound_message_runs_beside_the_contacts_turn() {
     let setup = Setup::default().env("AGENT_MODEL", "mock:slow").env("CONTACT_TOKENS_ENFORCED", "true");
-    let app = setup.env("RACE_DEADLINE_MS", "8000").start().await;
+    let app = setup.env("RACE_DEADLINE_MS", "4000").start().await;
     // The SHA-256 of the token `right`.
     app.run(&format!(
         "insert into conversations (tenant_id, subscriber_id, channel, turn_count, last_message_at, token_hash)

@@ -10,12 +10,12 @@ use futures_util::FutureExt;
 use tokio::runtime::Handle;
 use tracing::{Instrument, Span};
 
-use super::current::{Current, copy_answer, copy_of};
-use super::events::{Effect, Event, OpenResult, SettleResult, StoreResult, Telling, Ticket};
+use super::current::Current;
+use super::events::{Effect, Event, OpenResult, SettleResult, StoreResult, Ticket};
 use super::machine::Machine;
 use super::mailbox::{Mailbox, Notice};
 use super::steps::Steps;
-use crate::actors::answer::Counted;
+use crate::actors::answer::{Counted, Told};
 use crate::actors::confirmer::{Confirmer, Watched};
 use crate::actors::directory::{ContactKey, Directory};
 use crate::actors::outbox::OutboxWaker;
@@ -26,13 +26,15 @@ use crate::store::open::Waits;
 use crate::store::{Pulse, StoreError};
 use crate::turn::{Draft, KeepReport, OpenReport, SettleReport, Way};
 
+mod telling;
+
 /// How long to wait before asking for a lane a second time: its release may have been missed by a hair.
 const FIRST_LANE_PAUSE: Duration = Duration::from_millis(100);
 /// How long to wait from then on, unless the release is heard of (ARC-47a).
 const LANE_PAUSE: Duration = Duration::from_secs(1);
 /// How long to wait for the previous reply to leave our hands; normally it has long done so.
 const IN_HAND_PAUSE: Duration = Duration::from_millis(2);
-/// After this many pauses the turn goes on all the same: order matters less than an answer.
+/// After this many pauses the turn goes on all the same, and its reply goes behind the one before it (LANE-6).
 const MOST_IN_HAND_WAITS: u32 = 500;
 /// A flight that has less than this is not started: it would be cut off and its outcome unknown, while the contact
 /// reads the handoff copy (ARC-31).
@@ -71,6 +73,8 @@ pub(in crate::actors) struct ConversationActor {
     lane_asked: bool,
     /// Turns under way, by their first message.
     turns: HashMap<Ticket, Current>,
+    /// Why a message could not be kept, and whether its contact has the escalation copy; only while it is being ended.
+    not_kept: Option<(Option<StoreError>, Told)>,
 }
 
 /// Something waits in the mailbox.
@@ -126,6 +130,7 @@ impl ConversationActor {
             lane: None,
             lane_asked: false,
             turns: HashMap::new(),
+            not_kept: None,
         }
     }
 
@@ -168,15 +173,6 @@ impl ConversationActor {
     fn with_turn(&self, turn: Ticket, act: impl FnOnce(&Shared, &Current)) {
         if let Some(current) = self.turns.get(&turn) {
             act(&self.shared, current);
-        }
-    }
-
-    /// Ends what a turn left behind, or a message that never became one.
-    fn resolve(&mut self, turn: Ticket, told: bool) {
-        let waiting = || Current::of(self.mailbox.take(&[turn]), self.shared.pulse.process());
-        if let Some(current) = self.turns.remove(&turn).or_else(waiting) {
-            let recorded = current.opened.is_some();
-            self.shared.steps.resolve_later(Arc::clone(&current.request), told, recorded);
         }
     }
 
@@ -269,7 +265,8 @@ impl ConversationActor {
             return;
         }
         let (Some(opened), Some(draft)) = (&current.opened, current.draft.take()) else { return };
-        let way = Way { deferred, silenced: current.silenced, limit: current.limit() };
+        let behind = self.mailbox.replies.any_in_hand();
+        let way = Way { deferred, behind, silenced: current.silenced, limit: current.limit() };
         let future = self.shared.steps.settle(Arc::clone(&current.request), Arc::clone(opened), draft, way);
         let span = current.span.clone();
         self.run(turn, span, ctx, async move { StepOutcome::Settled(future.await) });
@@ -289,30 +286,6 @@ impl ConversationActor {
             let outcome = AssertUnwindSafe(step).catch_unwind().await.unwrap_or(StepOutcome::Panicked);
             actor.do_send(StepEnded { turn, outcome });
         });
-    }
-
-    fn tell(&mut self, ticket: Ticket, telling: Telling, ctx: &mut Context<Self>) {
-        if let Some(timer) = self.timers.remove(&ticket) {
-            ctx.cancel_future(timer);
-        }
-        let mut turns = self.turns.values_mut();
-        if turns.any(|current| current.tell(ticket, telling, &self.shared, &self.mailbox)) {
-            return;
-        }
-        self.mailbox.tell(ticket, |slot| {
-            if telling == Telling::Silent {
-                slot.span.in_scope(|| self.report_waiting());
-            }
-            copy_of(telling).and_then(|copy| copy_answer(copy, slot, &self.shared))
-        });
-    }
-
-    /// A message of this contact was answered silently because it still waits (LANE-4).
-    fn report_waiting(&self) {
-        match self.mailbox.face.conversation() {
-            Some(id) => tracing::info!(conversation = %id, "turn waits for the previous one"),
-            None => tracing::info!("turn waits for the previous one"),
-        }
     }
 
     fn arm(&mut self, ticket: Ticket, deadline: Deadline, ctx: &mut Context<Self>) {
@@ -350,7 +323,9 @@ impl ConversationActor {
             KeepReport::Kept(Kept::Beside) => StoreResult::Beside,
             KeepReport::Kept(Kept::NoConversation) => StoreResult::NoConversation,
             KeepReport::Failed(error) => {
-                tracing::error!(err = %error, "unhandled error");
+                let conversation = self.mailbox.face.conversation().map(tracing::field::display);
+                tracing::error!(conversation, err = %error, "unhandled error");
+                self.not_kept = Some((Some(error), Told::No));
                 StoreResult::Failed
             }
         }
@@ -369,13 +344,16 @@ impl ConversationActor {
                 OpenResult::Started { taken, beside }
             }
             OpenReport::Waiting(waits) => self.waits(turn, &waits),
-            OpenReport::Failed(error) => self.open_failed(turn, &error),
+            OpenReport::Failed(error) => self.open_failed(turn, error),
         }
     }
 
-    /// The messages go back to where they waited. Those without a row were taken over by another process.
+    /// The messages go back to where they waited. Those without a row were taken over by another process, or erased with
+    /// their contact.
     fn waits(&mut self, turn: Ticket, waits: &Waits) -> OpenResult {
-        self.mailbox.face.set_conversation(waits.conversation);
+        if let Some(conversation) = waits.conversation {
+            self.mailbox.face.set_conversation(conversation);
+        }
         let Some(current) = self.turns.remove(&turn) else { return OpenResult::Waits { gone: Vec::new() } };
         let arrivals = current.into_arrivals(&waits.kept);
         let gone =
@@ -384,11 +362,13 @@ impl ConversationActor {
         OpenResult::Waits { gone }
     }
 
-    /// The conversation may not be known yet, so the line carries no contact identity (TURN-17).
-    fn open_failed(&self, turn: Ticket, error: &StoreError) -> OpenResult {
-        self.with_turn(turn, |_, current| {
-            current.span.in_scope(|| tracing::error!(err = %error, "unhandled error"));
-        });
+    /// The conversation may not be known yet: then the line carries no contact identity (TURN-17).
+    fn open_failed(&mut self, turn: Ticket, error: StoreError) -> OpenResult {
+        let conversation = self.mailbox.face.conversation().map(tracing::field::display);
+        if let Some(current) = self.turns.get_mut(&turn) {
+            current.span.in_scope(|| tracing::error!(conversation, err = %error, "unhandled error"));
+            current.error = Some(error);
+        }
         OpenResult::Failed
     }
 
@@ -405,7 +385,12 @@ impl ConversationActor {
             SettleReport::Queued | SettleReport::Hushed => SettleResult::Queued,
             SettleReport::Superseded => SettleResult::Superseded,
             SettleReport::Dropped => SettleResult::Dropped,
-            SettleReport::Failed(_) => SettleResult::Failed,
+            SettleReport::Failed(error) => {
+                if let Some(current) = self.turns.get_mut(&turn) {
+                    current.error = Some(error);
+                }
+                SettleResult::Failed
+            }
         }
     }
 
@@ -433,10 +418,11 @@ impl Actor for ConversationActor {
 
     /// Runs after an orderly leave and while a panic unwinds alike.
     fn stopped(&mut self, _: &mut Self::Context) {
-        for (_, current) in self.turns.drain() {
+        for (_, mut current) in self.turns.drain() {
             // Dropping the callers makes their requests answer the handoff copy.
-            let (told, recorded) = (current.is_waited_for(), current.opened.is_some());
-            self.shared.steps.resolve_later(Arc::clone(&current.request), told, recorded);
+            let told = if current.is_waited_for() { Told::Yes } else { Told::No };
+            let failure = current.failure(self.mailbox.face.conversation());
+            self.shared.steps.resolve_later(Arc::clone(&current.request), told, failure);
         }
         if let Some(directory) = self.directory.upgrade() {
             directory.ended(&self.key, self.generation);
@@ -490,7 +476,10 @@ impl Handler<StepEnded> for ConversationActor {
             }
             StepOutcome::Settled(report) => Event::Settled(turn, self.settled(turn, report)),
             StepOutcome::Panicked if self.turns.contains_key(&turn) => Event::Panicked(turn),
-            StepOutcome::Panicked => Event::Stored(turn, StoreResult::Failed),
+            StepOutcome::Panicked => {
+                self.not_kept = Some((None, Told::No));
+                Event::Stored(turn, StoreResult::Failed)
+            }
         };
         self.feed(event, ctx);
     }

@@ -10,8 +10,10 @@ use super::actor::Shared;
 use super::events::{Telling, Ticket};
 use super::mailbox::{Arrival, Mailbox, Slot, repeats};
 use super::steps::Copy;
-use crate::actors::answer::{Answer, OwedReply};
+use crate::actors::answer::{Answer, HandoffReceipt, Owed, OwedReply, Told};
+use crate::actors::resolver::{Failure, Left};
 use crate::domain::{ConversationId, Deadline, ProcessId, TurnId};
+use crate::store::StoreError;
 use crate::store::open::OpenTurn;
 use crate::turn::{self, Draft, Run, TurnRequest};
 
@@ -29,6 +31,10 @@ pub(super) struct Current {
     pub(super) others_wait: bool,
     /// The request was answered without a message.
     pub(super) silenced: bool,
+    /// Whether the contact has the escalation copy.
+    pub(super) told: Told,
+    /// How the turn failed, if it is known.
+    pub(super) error: Option<StoreError>,
     /// How often the turn has waited for the reply before it to leave our hands.
     pub(super) in_hand_waits: u32,
 }
@@ -70,6 +76,8 @@ impl Current {
             rendered: None,
             others_wait: false,
             silenced: false,
+            told: Told::No,
+            error: None,
             in_hand_waits: 0,
         })
     }
@@ -132,8 +140,18 @@ impl Current {
         Some(live.deadline.budget())
     }
 
+    /// True when the request that gets the reply is still open, and its caller not known to be gone.
     pub(super) fn is_waited_for(&self) -> bool {
-        self.callers.last().is_some_and(|live| !live.slot.is_answered())
+        self.callers.last().is_some_and(|live| !live.slot.is_answered() && !live.slot.is_gone())
+    }
+
+    /// How the turn failed. An error that is not known stands for a panic: nobody knows how far it came.
+    pub(super) fn failure(&mut self, conversation: Option<ConversationId>) -> Failure {
+        let cause = self.error.take().unwrap_or(StoreError::InDoubt);
+        match &self.opened {
+            Some(opened) => Failure { left: Left::Opened, cause, conversation: Some(opened.conversation) },
+            None => Failure::before_open(cause, conversation),
+        }
     }
 
     /// Gives the place of a caller who is gone to the one who repeats its message (DEC-30). Returns the message's
@@ -186,10 +204,15 @@ impl Current {
             let body = self.rendered.take()?;
             let (confirmer, freed) = (shared.confirmer.clone(), self.freed());
             let owed = OwedReply::new(self.request.id, confirmer, &mailbox.replies, freed);
-            return Some(Answer { body, owed: Some(owed) });
+            return Some(Answer { body, owed: Some(Owed::Reply(owed)) });
         };
         let slot = &self.callers.get(place)?.slot;
         match copy {
+            Copy::Handoff => {
+                let (answer, told) = handoff_answer(slot, shared)?;
+                self.told = told;
+                Some(answer)
+            }
             Copy::HoldingLine if self.says_no_holding_line() => copy_answer(Copy::Silent, slot, shared),
             copy => copy_answer(copy, slot, shared),
         }
@@ -204,6 +227,13 @@ pub(super) const fn copy_of(telling: Telling) -> Option<Copy> {
         Telling::Handoff => Some(Copy::Handoff),
         Telling::Reply => None,
     }
+}
+
+/// The escalation copy, and how to know whether it was handed over.
+pub(super) fn handoff_answer(slot: &Slot, shared: &Shared) -> Option<(Answer, Told)> {
+    let answer = copy_answer(Copy::Handoff, slot, shared)?;
+    let (receipt, told) = HandoffReceipt::new();
+    Some((Answer { owed: Some(Owed::Handoff(receipt)), ..answer }, told))
 }
 
 pub(super) fn copy_answer(copy: Copy, slot: &Slot, shared: &Shared) -> Option<Answer> {

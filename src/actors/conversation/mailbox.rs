@@ -97,6 +97,13 @@ impl Mailbox {
         });
     }
 
+    /// Messages that wait with the same proof of their contact as this one. Whether a proof is right, only the database
+    /// knows: who sends wrong ones uses up a bound of its own, not the contact's (LANE-3).
+    pub(in crate::actors) fn len_beside(&self, message: &InboundMessage) -> usize {
+        let inner = self.lock();
+        inner.waiting.iter().filter(|arrival| arrival.inbound.token == message.token).count()
+    }
+
     /// Messages that wait.
     pub(in crate::actors) fn len(&self) -> usize {
         self.lock().waiting.len()

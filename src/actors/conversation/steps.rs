@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
-use crate::actors::resolver::Resolver;
+use crate::actors::answer::Told;
+use crate::actors::resolver::{Failure, Resolver};
 use crate::store::open::OpenTurn;
 use crate::turn::{
     self, Answers, Draft, KeepReport, OpenReport, SettleReport, Snapshot, TurnContext, TurnRequest, Way,
@@ -29,8 +30,8 @@ pub(in crate::actors) trait Steps: Send + Sync + 'static {
         draft: Draft,
         way: Way,
     ) -> BoxFuture<'static, SettleReport>;
-    /// Ends what a failed turn left behind, in the background. `recorded`: it is known to have been opened.
-    fn resolve_later(&self, request: Arc<TurnRequest>, told: bool, recorded: bool);
+    /// Ends what a failed turn left behind, in the background. `told`: whether the contact has the escalation copy.
+    fn resolve_later(&self, request: Arc<TurnRequest>, told: Told, failure: Failure);
     /// A block of the tenant's own copy; `None` when it cannot be rendered.
     fn render(&self, copy: Copy, snapshot: &Snapshot, presented_secret: &str) -> Option<Vec<u8>>;
 }
@@ -79,8 +80,8 @@ impl Steps for TurnSteps {
         Box::pin(async move { turn::settle(&context, &request, &opened, &draft, way).await })
     }
 
-    fn resolve_later(&self, request: Arc<TurnRequest>, told: bool, recorded: bool) {
-        self.resolver.resolve_later(request, told, recorded);
+    fn resolve_later(&self, request: Arc<TurnRequest>, told: Told, failure: Failure) {
+        self.resolver.resolve_later(request, told, failure);
     }
 
     fn render(&self, copy: Copy, snapshot: &Snapshot, presented_secret: &str) -> Option<Vec<u8>> {

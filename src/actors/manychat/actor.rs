@@ -15,8 +15,9 @@ use super::rate::{Effect, Ending, Event, Facts, Machine};
 use super::report::ManyChatReport;
 use super::service::Parts;
 use crate::manychat::{
-    Action, Answer, AnswerSlot, Letter, LostBy, ManyChatError, Order, OrderId, Request, Unstarted,
+    Action, Answer, AnswerSlot, Gate, Letter, LostBy, ManyChatError, Order, OrderId, Request, Unstarted,
 };
+use crate::telemetry::crash_points::{self, Point};
 
 /// How long to pause after a 429 that does not say it.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -37,6 +38,8 @@ struct Open {
     slot: AnswerSlot,
     /// The process's unbroken life at its arrival.
     life: u64,
+    /// What has to be done before its first call.
+    gate: Option<Gate>,
     /// What the last call said.
     result: Option<Result<Answer, ManyChatError>>,
 }
@@ -72,9 +75,9 @@ impl ManyChatActor {
     }
 
     fn place(&mut self, order: Order, ctx: &mut Context<Self>) {
-        let Order { id, request, slot } = order;
+        let Order { id, request, slot, gate } = order;
         let facts = facts_of(&request);
-        let open = Open { request, slot, life: self.parts.pulse.life(), result: None };
+        let open = Open { request, slot, life: self.parts.pulse.life(), result: None, gate };
         self.open.insert(id, open);
         self.feed(Event::Placed(id, facts), ctx);
     }
@@ -110,17 +113,25 @@ impl ManyChatActor {
             open.result = Some(Err(too_old()));
             return Some(Event::Refused(id));
         }
+        let gate = open.gate.take();
         let call = open.request.call(step, &self.parts.names);
         open.slot.started();
+        let writes_reply = step == 0 && matches!(open.request.action, Action::SendText { .. });
         let (parts, life, address) = (Arc::clone(&self.parts), open.life, ctx.address());
         self.parts.io.spawn(async move {
             let endpoint = call.endpoint();
             let calling = async {
+                if let Some(gate) = gate
+                    && !gate.opens().await
+                {
+                    return Err(ManyChatError::NotStarted { reason: Unstarted::NotWanted });
+                }
                 // Time has passed since the actor looked: the process may have been paused.
                 if parts.pulse.allows(life) { parts.client.call(call).await } else { Err(too_old()) }
             };
             let failed = Err(ManyChatError::Connection { endpoint, reason: LostBy::Network, sent: true });
             let result = AssertUnwindSafe(calling).catch_unwind().await.unwrap_or(failed);
+            crash_points::passed_if(writes_reply && result.is_ok(), Point::FieldWritten);
             parts.totals.count(endpoint, &result);
             address.do_send(CallEnded { order: id, result });
         });

@@ -166,7 +166,7 @@ fn texts_are_written_and_played_one_after_the_other() {
     });
 }
 
-/// AC-DL-6, BUCKET-5: six calls of every kind at once.
+/// AC-DL-6, API-9, BUCKET-5: six calls of every kind at once.
 #[test]
 fn six_calls_leave_five_at_once_and_one_later() {
     on_stage(Duration::ZERO, Alone::default(), |stage| async move {

@@ -141,7 +141,7 @@ fn six_calls_at_once_leave_five_at_once_and_one_later() {
     assert_eq!(times, [0, 0, 0, 0, 0, 100]);
 }
 
-/// AC-DL-9, PACE-2, PACE-4, DEL-1, DEL-3: texts of one contact at 0, 2 and 4 s, each written before it is played;
+/// AC-DL-9, ENV-23, PACE-2, PACE-4, DEL-1, DEL-3: texts of one contact at 0, 2 and 4 s, each written before it is played;
 /// another contact does not wait.
 #[test]
 fn texts_of_a_contact_keep_the_gap_and_others_do_not_wait() {

@@ -9,6 +9,7 @@ use actix::{Actor, Addr, AsyncContext, Context, Handler, MessageResult, SpawnHan
 use actix_rt::ArbiterHandle;
 use serde::Serialize;
 use tokio::runtime::Handle;
+use tokio::sync::Notify;
 
 use super::delivery::{self, Ended};
 use super::token;
@@ -16,6 +17,7 @@ use crate::manychat;
 use crate::store::outbox::{self, Claim, Claimant, Claimed, TokenClaim};
 use crate::store::{Database, Pulse, StoreError};
 use crate::telemetry::Seldom;
+use crate::telemetry::crash_points::{self, Point};
 
 /// Replies that are being delivered at the same time. ManyChat takes ten requests a second, a text needs two: more
 /// would only wait with their leases running.
@@ -41,14 +43,37 @@ pub(in crate::actors) struct WorkerParts {
     pub(in crate::actors) io: Handle,
 }
 
-/// Wakes the worker of this process; does nothing where there is none.
+/// Wakes the worker of this process, or has those of others woken where it has none; cheap to clone.
 #[derive(Clone, Default)]
-pub(in crate::actors) struct OutboxWaker(Option<Addr<OutboxActor>>);
+pub(in crate::actors) struct OutboxWaker(Whom);
+
+#[derive(Clone, Default)]
+enum Whom {
+    #[default]
+    Nobody,
+    Own(Addr<OutboxActor>),
+    /// Rung for the task that tells other processes (ARC-47a).
+    Others(Arc<Notify>),
+}
 
 impl OutboxWaker {
+    /// The waker of a process without a worker: it rings this bell.
+    pub(in crate::actors) const fn of_others(bell: Arc<Notify>) -> Self {
+        Self(Whom::Others(bell))
+    }
+
     /// A reply has been queued.
     pub(in crate::actors) fn wake(&self) {
-        if let Some(worker) = &self.0 {
+        match &self.0 {
+            Whom::Nobody => {}
+            Whom::Own(worker) => worker.do_send(Wake),
+            Whom::Others(bell) => bell.notify_one(),
+        }
+    }
+
+    /// Another process has queued a reply.
+    pub(in crate::actors) fn wake_own(&self) {
+        if let Whom::Own(worker) = &self.0 {
             worker.do_send(Wake);
         }
     }
@@ -143,7 +168,7 @@ impl Outbox {
     }
 
     pub(in crate::actors) fn waker(&self) -> OutboxWaker {
-        OutboxWaker(Some(self.address.clone()))
+        OutboxWaker(Whom::Own(self.address.clone()))
     }
 
     /// Claims nothing more and waits until every reply being sent is finished (WRK-11). False when `limit` passed
@@ -290,6 +315,7 @@ async fn claim(
     };
     let most = |free: usize| i64::try_from(free).unwrap_or(1);
     let claimed = outbox::claim(&parts.database, &claimant, most(replies), most(tokens)).await?;
+    crash_points::passed_if(!claimed.replies.is_empty(), Point::ClaimTaken);
     let due = match claimed.replies.is_empty() && claimed.tokens.is_empty() {
         true => outbox::next_due(&parts.database, &claimant.tenant, tokens > 0).await?,
         false => None,

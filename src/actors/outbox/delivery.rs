@@ -9,6 +9,7 @@ use crate::domain::ContactText;
 use crate::manychat::{Class, ManyChatError};
 use crate::store::StoreError;
 use crate::store::outbox::{self, Claim, Held};
+use crate::telemetry::crash_points::{self, Point};
 
 /// Longest pause before another attempt (BOX-13).
 const LONGEST_DELAY: Duration = Duration::from_secs(300);
@@ -16,7 +17,7 @@ const LONGEST_DELAY: Duration = Duration::from_secs(300);
 const RECORD_PAUSE: Duration = Duration::from_millis(500);
 /// Tries to record it. After that the lease ends and the text may be sent a second time: the one duplicate that a
 /// lost database makes possible (ARC-43).
-const RECORD_TRIES: u32 = 60;
+const RECORD_TRIES: u32 = 240;
 
 /// How a delivery ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +54,7 @@ pub(super) async fn deliver(parts: &WorkerParts, claim: Claim) -> Ended {
             return Ended::Lost;
         }
     }
+    crash_points::passed(Point::FlowPlayed);
     match record(|| outbox::delivered(&parts.database, &parts.claimant, &claim)).await {
         Held::Yes => Ended::Delivered,
         Held::Lost => Ended::Lost,
@@ -148,14 +150,14 @@ async fn give_up(parts: &WorkerParts, claim: &Claim, error: &ManyChatError) -> E
 
 /// 2 s, 4 s, 8 s and so on to 300 s (BOX-13), a tenth more or less by `share` (0 to 1) so that failed replies do not
 /// all return at once, and never before ManyChat asked for (GAP-DL-8).
-pub(super) fn delay(attempt: i32, asked: Option<Duration>, share: f64) -> Duration {
+pub(in crate::actors) fn delay(attempt: i32, asked: Option<Duration>, share: f64) -> Duration {
     let exponent = u32::try_from(attempt.clamp(1, 16)).unwrap_or(16);
     let plain = Duration::from_secs(2u64.pow(exponent)).min(LONGEST_DELAY);
     plain.mul_f64(0.9 + 0.2 * share.clamp(0.0, 1.0)).max(asked.unwrap_or(Duration::ZERO))
 }
 
 /// A random number from 0 to 1.
-pub(super) fn random_share() -> f64 {
+pub(in crate::actors) fn random_share() -> f64 {
     let (number, ..) = Uuid::new_v4().as_fields();
     f64::from(number) / f64::from(u32::MAX)
 }
@@ -164,7 +166,7 @@ pub(super) fn random_share() -> f64 {
 mod tests {
     use super::*;
 
-    /// BOX-13, DEC-31: doubling from 2 s to 300 s, a tenth of jitter.
+    /// BOX-13, GAP-DL-9, DEC-31: doubling from 2 s to 300 s, a tenth of jitter.
     #[test]
     fn delays_double_up_to_five_minutes() {
         let middle = |attempt| delay(attempt, None, 0.5).as_secs_f64().round();

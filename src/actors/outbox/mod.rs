@@ -4,5 +4,7 @@ mod actor;
 mod delivery;
 mod token;
 
+pub(super) use delivery::{delay, random_share};
+
 pub use actor::OutboxReport;
 pub(super) use actor::{Outbox, OutboxWaker, WorkerParts};

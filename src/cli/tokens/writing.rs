@@ -23,7 +23,7 @@ use crate::turn::ContactToken;
 const AT_ONCE: usize = 4;
 /// Contacts read at a time.
 const PAGE: i64 = 200;
-/// Writes that fail one after the other before the command stops: something is wrong for all of them.
+/// Writes that fail one after the other, for a reason that is wrong for all of them, before the command stops.
 const MOST_FAILURES: u32 = 20;
 
 /// What is needed to issue and write.
@@ -45,7 +45,7 @@ pub(super) struct Tally {
     pub(super) queued: u64,
     /// Failed writes by kind.
     pub(super) failures: BTreeMap<String, u64>,
-    in_a_row: u32,
+    hopeless_in_a_row: u32,
 }
 
 /// Why the loop ended.
@@ -55,14 +55,21 @@ pub(super) enum Ending {
     Complete,
     /// The operator stopped it.
     Interrupted,
-    /// One write after the other failed.
+    /// ManyChat refuses the key, or does not answer at all.
     ManyChatDown,
+}
+
+/// A write that did not succeed.
+struct Failure {
+    kind: String,
+    /// The next contact's would fail for the same reason.
+    hopeless: bool,
 }
 
 /// What became of one contact.
 enum Done {
     Written,
-    Queued(String),
+    Queued(Failure),
     /// It has got a token meanwhile; counted nowhere (CLI-82).
     Skipped,
 }
@@ -79,7 +86,7 @@ impl Backfill {
         })
     }
 
-    /// Works until nobody is left, the operator interrupts, or nothing succeeds any more. What was begun is finished
+    /// Works until nobody is left, the operator interrupts, or ManyChat lets nobody through. What was begun is finished
     /// in any case, so that `tally` is whole.
     pub(super) async fn run(&self, total: i64, tally: &mut Tally) -> anyhow::Result<Ending> {
         let interrupted = watch_for_interrupt();
@@ -91,7 +98,7 @@ impl Backfill {
             while ending.is_none() && under_way.len() < AT_ONCE {
                 ending = if interrupted.load(Ordering::Acquire) {
                     Some(Ending::Interrupted)
-                } else if tally.in_a_row >= MOST_FAILURES {
+                } else if tally.hopeless_in_a_row >= MOST_FAILURES {
                     Some(Ending::ManyChatDown)
                 } else if let Some(contact) = contacts.next().await? {
                     under_way.push(self.one(contact));
@@ -126,7 +133,7 @@ impl Backfill {
             }
             Err(error) => {
                 self.slow_down(&error).await?;
-                Ok(Done::Queued(kind_of(&error)))
+                Ok(Done::Queued(Failure { kind: kind_of(&error), hopeless: is_hopeless(&error) }))
             }
         }
     }
@@ -145,11 +152,11 @@ impl Tally {
         match done {
             Done::Written => {
                 self.written += 1;
-                self.in_a_row = 0;
+                self.hopeless_in_a_row = 0;
             }
-            Done::Queued(kind) => {
+            Done::Queued(Failure { kind, hopeless }) => {
                 self.queued += 1;
-                self.in_a_row += 1;
+                self.hopeless_in_a_row = if hopeless { self.hopeless_in_a_row + 1 } else { 0 };
                 *self.failures.entry(kind).or_default() += 1;
             }
             Done::Skipped => {}
@@ -187,6 +194,12 @@ fn watch_for_interrupt() -> Arc<AtomicBool> {
         }
     });
     interrupted
+}
+
+/// Whether a failure says something about ManyChat or the key, not about this contact: several deleted contacts in a row
+/// are no reason to stop (BF-4).
+fn is_hopeless(error: &ManyChatError) -> bool {
+    matches!(error.status(), Some(401 | 403)) || matches!(error, ManyChatError::Connection { .. })
 }
 
 /// The kind of a failure without ManyChat's words, which could quote the token (LOG-8).

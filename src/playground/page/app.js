@@ -5,7 +5,7 @@
 const MODELS = [
   ["normal", "Works", "Answers at once."],
   ["slow", "Slow", "Loses the race: the contact gets the holding line, the reply follows through ManyChat."],
-  ["failing", "Fails", "Every call fails: a person is called. After five failures in a row the service spares the model for 30 s."],
+  ["failing", "Fails", "Every call fails: the contact is handed over. After five failures in a row the service spares the model for 30 s."],
 ];
 const ACCOUNTS = [
   ["none", "Works", "Accepts every call."],
@@ -14,17 +14,17 @@ const ACCOUNTS = [
   ["server_error", "500", "A server error: the reply waits and is tried again."],
   ["timeout", "Silent", "Answers nothing for 10 s: the reply waits and is tried again."],
   ["unreachable", "Down", "Takes no connection: the reply waits and is tried again."],
-  ["refused", "Refuses", "A final refusal: the reply is given up and a person is called."],
+  ["refused", "Refuses", "A final refusal: the reply is given up and the contact handed over."],
 ];
 const IDEAS = ["How much is the foundation course?", "When does it run?", "I want to talk to a person", "I want a refund", "Can I get a discount?"];
 const OUTCOMES = {
   answered_inline: ["In time", "good", "Answered in the response."],
   answered_scripted: ["Scripted", "good", "Answered with the tenant's opening, without the model."],
   deferred: ["Late", "warn", "Lost the race: holding line first, reply through ManyChat."],
-  escalated_precheck: ["Handed over", "warn", "A guard called a person before the model was asked."],
-  escalated_model: ["Handed over", "warn", "The model or a guardrail called a person."],
+  escalated_precheck: ["Handed over", "warn", "A guard handed over before the model was asked."],
+  escalated_model: ["Handed over", "warn", "The model or a guardrail handed over."],
   media_fallback: ["Media", "warn", "The file could not be read."],
-  error: ["Error", "bad", "The model call failed; a person was called."],
+  error: ["Error", "bad", "The model call failed; the contact was handed over."],
 };
 const ROLES = { holding: ["holding line", "warn"], handoff: ["handoff", "warn"], media_fallback: ["media text", ""], closer: ["closer", ""] };
 const CHANNELS = { whatsapp: "WhatsApp", instagram: "Instagram", messenger: "Messenger", telegram: "Telegram" };
@@ -250,7 +250,9 @@ function renderHead(contact) {
   byId("avatar").hidden = !contact;
   if (contact) avatar(byId("avatar"), contact);
   const handoff = contact && contact.record && contact.record.handoff;
-  show("chat-handoff", Boolean(handoff), handoff ? "Person called: " + words(handoff) : "");
+  const nobody = "Handed over; nobody is notified: rules.handoff is not set";
+  const label = handoff && (contact.record.calls ? "Person called: " + words(handoff) : nobody + " (" + words(handoff) + ")");
+  show("chat-handoff", Boolean(handoff), label || "");
   byId("send").disabled = !contact || byId("text").value.trim() === "";
 }
 
@@ -351,7 +353,7 @@ function renderQueue(contact) {
   place.classList.toggle("bad", !waits);
   const many = waits ? record.waiting : record.given_up;
   const subject = many === 1 ? "1 reply" : many + " replies";
-  let text = waits ? subject + " in the outbox" : subject + " given up; a person was called";
+  let text = waits ? subject + " in the outbox" : subject + " given up" + (record.calls ? "; a person was called" : "; nobody is notified: rules.handoff is not set");
   if (waits && record.attempts > 0) text += " · attempt " + record.attempts;
   if (waits && record.last_error) text += " · next try " + countdown(record.due_ms);
   const reason = waits ? record.last_error : record.given_up_error;

@@ -206,6 +206,7 @@ fn judge(status: &ExitStatus, log: &str) -> Launch {
 struct PidFile {
     pid: u32,
     ready: bool,
+    sockets: PathBuf,
 }
 
 impl PidFile {
@@ -213,12 +214,12 @@ impl PidFile {
         cluster.join("postmaster.pid")
     }
 
-    /// The first line is the process, the eighth its state.
+    /// The first line is the process, the fifth the directory of its socket, the eighth its state.
     fn read(cluster: &Path) -> Option<Self> {
         let text = fs::read_to_string(Self::path(cluster)).ok()?;
-        let mut lines = text.lines();
-        let pid = lines.next()?.trim().parse().ok()?;
-        Some(Self { pid, ready: lines.nth(6).is_some_and(|state| state.trim() == "ready") })
+        let line = |number: usize| text.lines().nth(number - 1).map_or("", str::trim);
+        let (pid, sockets) = (line(1).parse().ok()?, PathBuf::from(line(5)));
+        Some(Self { pid, ready: line(8) == "ready", sockets })
     }
 }
 
@@ -232,6 +233,12 @@ fn running_in(cluster: &Path) -> Option<u32> {
         Err(_) => sys::process_exists(pid),
     };
     works_there.then_some(pid)
+}
+
+/// Where the server that runs in a cluster takes connections; `None` when none does.
+pub(super) fn sockets_of(cluster: &Path) -> Option<PathBuf> {
+    running_in(cluster)?;
+    PidFile::read(cluster).filter(|file| file.ready && file.sockets.is_absolute()).map(|file| file.sockets)
 }
 
 /// Makes way for a new server. One that outlived its service is on its way out and gets time; one that somebody runs

@@ -165,6 +165,17 @@ impl Drop for EmbeddedServer {
     }
 }
 
+/// How to connect to the server that another process runs in this directory; `None` when none takes connections there.
+/// It ends with that process, whoever is connected.
+#[must_use]
+pub fn running_in(directory: &Path) -> Option<Config> {
+    let entries = std::fs::read_dir(directory).ok()?.flatten();
+    // A cluster's directory has its major version's name.
+    let clusters = entries.filter(|entry| entry.file_name().to_string_lossy().parse::<u32>().is_ok());
+    let sockets = clusters.filter_map(|entry| cluster::sockets_of(&entry.path())).next()?;
+    Some(config_for(&sockets, DATABASE))
+}
+
 /// The owner thread: parks between start and stop.
 fn own(
     options: &EmbeddedOptions,

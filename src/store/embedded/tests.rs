@@ -35,7 +35,11 @@ async fn a_directory_keeps_its_data_for_one_server_at_a_time() {
     let error = start(options(&directory)).await.unwrap_err().to_string();
     let expected = format!("in use by process {}: stop it, or set DATABASE_URL", std::process::id());
     assert!(error.contains(&expected), "{error}");
+    let shared = connect(&running_in(&directory).unwrap()).await;
+    assert_eq!(value::<String>(&shared, "select text from notes").await, "kept", "but it can be shared");
+    drop(shared);
     server.stop();
+    assert!(running_in(&directory).is_none() && running_in(home.path()).is_none());
 
     let broken = options(&directory).with_setting("no_such_setting", "1");
     let error = start(broken).await.unwrap_err().to_string();

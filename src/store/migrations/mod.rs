@@ -42,6 +42,14 @@ const MIGRATIONS: &[Migration] = &[
     },
     Migration { name: "rs_0005_people", sql: include_str!("../../../migrations/rs_0005_people.sql") },
     Migration { name: "rs_0006_inbox", sql: include_str!("../../../migrations/rs_0006_inbox.sql") },
+    Migration {
+        name: "rs_0007_people_mended",
+        sql: include_str!("../../../migrations/rs_0007_people_mended.sql"),
+    },
+    Migration {
+        name: "rs_0008_outbox_order",
+        sql: include_str!("../../../migrations/rs_0008_outbox_order.sql"),
+    },
 ];
 
 /// The SQL of every migration in order: two builds with equal text make equal databases.

@@ -10,7 +10,7 @@ pub(super) const EXPECTED: &[(&str, &str)] = &[
     (
         "conversations",
         "id tenant_id subscriber_id channel turn_count escalated_at last_message_at token_hash previous_token_hash \
-         token_issued_at token_generation rs_unwritten_token offering opening_sent_at created_at updated_at",
+         token_issued_at token_generation rs_unwritten_token rs_reissued_at offering opening_sent_at created_at updated_at",
     ),
     (
         "turns",
@@ -20,7 +20,7 @@ pub(super) const EXPECTED: &[(&str, &str)] = &[
     (
         "outbox",
         "id tenant_id subscriber_id conversation_id kind payload status attempts next_attempt_at last_error \
-         created_at delivered_at rs_process_id rs_lease_until rs_texts_sent rs_window_from rs_discarded_at",
+         created_at delivered_at rs_process_id rs_lease_until rs_texts_sent rs_window_from rs_discarded_at rs_seq",
     ),
     ("nudges", "id conversation_id due_at status cancel_reason scheduled_at created_at updated_at"),
     ("budget_counters", "tenant_id day tokens cost_usd"),
@@ -51,8 +51,8 @@ pub(super) const EXPECTED: &[(&str, &str)] = &[
     ("rs_attempts", "turn_id action conversation_id process_id started_at finished_at outcome"),
     (
         "rs_handoffs",
-        "id conversation_id turn_id reason opened_at closed_at closed_by tag tag_state untag_state tag_process_id \
-         tag_at tag_error",
+        "id conversation_id turn_id reason opened_at opened_seq closed_at closed_by tag tag_state untag_state \
+         tag_process_id tag_at tag_error untag_attempts untag_due_at",
     ),
     ("rs_rate", "tenant_id tat"),
 ];

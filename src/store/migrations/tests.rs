@@ -9,13 +9,15 @@ use super::*;
 use crate::store::embedded::testing::{TestDatabase, TestServer};
 use history::{SIDE_BRANCH, VERSIONS};
 
-const OURS: [&str; 6] = [
+const OURS: [&str; 8] = [
     "rs_0001_reference",
     "rs_0002_durability",
     "rs_0003_long_replies",
     "rs_0004_contact_tokens",
     "rs_0005_people",
     "rs_0006_inbox",
+    "rs_0007_people_mended",
+    "rs_0008_outbox_order",
 ];
 
 async fn empty() -> (TestDatabase, Client) {

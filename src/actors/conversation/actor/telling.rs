@@ -1,0 +1,66 @@
+//! What the actor tells the requests of its contact, and how it has a failed turn ended.
+
+use std::sync::Arc;
+
+use actix::{AsyncContext, Context};
+
+use super::super::current::{Current, copy_answer, copy_of, handoff_answer};
+use super::super::events::{Telling, Ticket};
+use super::ConversationActor;
+use crate::actors::answer::Told;
+
+impl ConversationActor {
+    /// Ends what a turn left behind, or a message that never became one.
+    pub(super) fn resolve(&mut self, turn: Ticket, told: bool) {
+        let waiting = || {
+            let mut current = Current::of(self.mailbox.take(&[turn]), self.shared.pulse.process())?;
+            (current.error, current.told) = self.not_kept.take().unwrap_or((None, Told::No));
+            Some(current)
+        };
+        if let Some(mut current) = self.turns.remove(&turn).or_else(waiting) {
+            let failure = current.failure(self.mailbox.face.conversation());
+            let told = if told { std::mem::replace(&mut current.told, Told::No) } else { Told::No };
+            self.shared.steps.resolve_later(Arc::clone(&current.request), told, failure);
+        }
+    }
+
+    pub(super) fn tell(&mut self, ticket: Ticket, telling: Telling, ctx: &mut Context<Self>) {
+        if let Some(timer) = self.timers.remove(&ticket) {
+            ctx.cancel_future(timer);
+        }
+        let mut turns = self.turns.values_mut();
+        let found = turns.find_map(|current| {
+            let told = current.tell(ticket, telling, &self.shared, &self.mailbox);
+            told.then(|| (current.opened.is_some(), current.span.clone()))
+        });
+        if let Some((started, span)) = found {
+            if telling == Telling::Silent && !started {
+                span.in_scope(|| self.report_waiting());
+            }
+            return;
+        }
+        let mut not_kept = None;
+        self.mailbox.tell(ticket, |slot| {
+            if telling == Telling::Silent {
+                slot.span.in_scope(|| self.report_waiting());
+            }
+            if telling != Telling::Handoff {
+                return copy_of(telling).and_then(|copy| copy_answer(copy, slot, &self.shared));
+            }
+            let (answer, told) = handoff_answer(slot, &self.shared)?;
+            not_kept = Some(told);
+            Some(answer)
+        });
+        if let (Some(told), Some(waiting)) = (not_kept, &mut self.not_kept) {
+            waiting.1 = told;
+        }
+    }
+
+    /// A message of this contact was answered silently because it still waits (LANE-4).
+    fn report_waiting(&self) {
+        match self.mailbox.face.conversation() {
+            Some(id) => tracing::info!(conversation = %id, "turn waits for the previous one"),
+            None => tracing::info!("turn waits for the previous one"),
+        }
+    }
+}

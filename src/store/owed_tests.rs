@@ -1,0 +1,133 @@
+//! How a turn that failed ends with a person.
+
+use serde_json::json;
+
+use super::*;
+use crate::store::settle::tests::Fixture;
+
+const COPY: &str = "A person will answer.";
+
+/// The SHA-256 of the contact's token.
+const RIGHT: &str = "right-digest";
+
+struct Ending {
+    fixture: Fixture,
+    tenant: TenantId,
+    subscriber: SubscriberId,
+    turn: TurnId,
+}
+
+impl Ending {
+    /// A contact with a token, whose message is not recorded.
+    async fn new() -> Self {
+        let fixture = Fixture::new().await;
+        let sql =
+            "insert into conversations (tenant_id, subscriber_id, channel, token_hash, token_generation,
+                                              token_issued_at)
+                   values ('test', '70010001', 'whatsapp', 'right-digest', 2, now() - interval '1 day')";
+        fixture.client.batch_execute(sql).await.unwrap();
+        let (tenant, subscriber) = (TenantId::new("test").unwrap(), SubscriberId::new("70010001").unwrap());
+        Self { fixture, tenant, subscriber, turn: TurnId::fresh() }
+    }
+
+    fn handoff(&self, token: Option<&str>, told: bool) -> Handoff<'_> {
+        Handoff {
+            turn: self.turn,
+            process: self.fixture.process,
+            held: true,
+            tenant: &self.tenant,
+            subscriber: &self.subscriber,
+            text: COPY,
+            told,
+            tokens_enforced: true,
+            messages: vec![*self.turn.as_uuid()],
+            token_digest: token.map(str::to_owned),
+            arrived: Timestamp::now(),
+            now: Timestamp::now(),
+        }
+    }
+
+    async fn hand_off(&self, token: Option<&str>, told: bool) {
+        hand_off_without_turn(&self.fixture.database, &self.handoff(token, told)).await.unwrap();
+    }
+
+    async fn keep_in_inbox(&self) {
+        let sql = "insert into rs_inbox (conversation_id, process_id, message_id, text, binding, received_at)
+                   select id, $1, $2, 'hello', 'bound', now() from conversations";
+        let values: &[&(dyn ToSql + Sync)] = &[self.fixture.process.as_uuid(), self.turn.as_uuid()];
+        self.fixture.client.execute(sql, values).await.unwrap();
+    }
+
+    /// Marked, handoffs, queued replies, messages in the inbox.
+    async fn state(&self) -> (bool, i64, i64, i64) {
+        let sql = "select (select bool_or(escalated_at is not null) from conversations),
+                          (select count(*) from rs_handoffs), (select count(*) from outbox where kind = 'reply'),
+                          (select count(*) from rs_inbox)";
+        let row = self.fixture.client.query_one(sql, &[]).await.unwrap();
+        (row.get(0), row.get(1), row.get(2), row.get(3))
+    }
+}
+
+/// LANE-9, ARC-43: a message that never became a turn ends with a person; repeating it adds nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_message_ends_with_a_person_once() {
+    let ending = Ending::new().await;
+    ending.keep_in_inbox().await;
+    ending.hand_off(Some(RIGHT), false).await;
+    assert_eq!(ending.state().await, (true, 1, 1, 0));
+    ending.hand_off(Some(RIGHT), false).await;
+    assert_eq!(ending.state().await, (true, 1, 1, 0), "again");
+}
+
+/// ESCS-2, TURN-12, TOK-12, TOK-13, DEC-25: a forged message calls nobody and silences nobody.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_forged_message_calls_nobody() {
+    let ending = Ending::new().await;
+    ending.hand_off(Some("wrong-digest"), true).await;
+    ending.hand_off(None, true).await;
+    assert_eq!(ending.state().await, (false, 0, 0, 0));
+    ending.hand_off(Some(RIGHT), true).await;
+    assert_eq!(ending.state().await, (true, 1, 0, 0));
+}
+
+/// ARC-40, ARC-45a: a message found in the inbox was never a turn: it ends at once, and without one nothing happens yet.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_found_in_the_inbox_ends_at_once() {
+    let ending = Ending::new().await;
+    let resolved = || async { resolve(&ending.fixture.database, &ending.handoff(Some(RIGHT), false)).await };
+    assert_eq!(resolved().await.unwrap().found, Resolved::NothingThere);
+    assert_eq!(ending.state().await, (false, 0, 0, 0), "an Open may still be on its way");
+    ending.keep_in_inbox().await;
+    let resolution = resolved().await.unwrap();
+    assert_eq!(resolution.found, Resolved::HandedOff);
+    assert!(resolution.conversation.is_some(), "LOG-2");
+    assert_eq!(ending.state().await, (true, 1, 1, 0));
+}
+
+/// ARC-40: a message that became a turn after all is somebody's: it is not handed off a second time.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_recorded_message_is_left_alone() {
+    let mut ending = Ending::new().await;
+    (ending.turn, _) = ending.fixture.settled(false, &["the reply"], &[]).await;
+    ending.fixture.handed_over(ending.turn).await;
+    ending.hand_off(Some(RIGHT), false).await;
+    assert_eq!(ending.state().await, (false, 0, 0, 0));
+}
+
+/// BOX-3: an escalation copy is never due before a reply that is queued already.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_copy_is_due_behind_what_is_queued() {
+    let mut ending = Ending::new().await;
+    let queued = "insert into outbox (tenant_id, subscriber_id, conversation_id, payload, next_attempt_at)
+                  select tenant_id, subscriber_id, id, '{\"messages\": [\"earlier\"]}', now() + interval '1 hour'
+                  from conversations";
+    ending.fixture.client.batch_execute(queued).await.unwrap();
+    ending.hand_off(Some(RIGHT), false).await;
+    (ending.turn, _) = ending.fixture.opened().await;
+    let resolution = resolve(&ending.fixture.database, &ending.handoff(Some(RIGHT), false)).await.unwrap();
+    assert_eq!(resolution.found, Resolved::Abandoned);
+    let sql = "select count(*) from outbox
+               where payload = $1 and next_attempt_at >= now() + interval '59 minutes'";
+    let copies = ending.fixture.client.query_one(sql, &[&json!({ "messages": [COPY] })]).await.unwrap();
+    assert_eq!(copies.get::<_, i64>(0), 2);
+}

@@ -1,0 +1,347 @@
+//! ARC-60: a process ends at each named point, is paused, or loses its database, while a reply goes inline, comes too
+//! late for its request, or answers several messages; then another process must make good what ARC-40 to ARC-43
+//! promise. How to read it and what it found: docs/reliability.md.
+//!
+//! `PROOF_TIMES=real` runs the same cells with the service's own times (20 s, 30 s, 40 s), `PROOF_STORY=1` tells what was
+//! seen in each.
+
+use std::time::Duration;
+
+use crate::evidence::checker::{Kind, Report};
+use crate::evidence::fleet::{Fleet, Times};
+use crate::evidence::journal::{Marker, What};
+use crate::evidence::outside::{Act, Outside, Script};
+
+/// How the reply leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    /// In the response; where the outbox is the subject, because its caller hung up.
+    Inline,
+    /// The race is lost.
+    Deferred,
+    /// Two messages wait behind a running turn and are answered together.
+    Burst,
+}
+
+const SHAPES: [Shape; 3] = [Shape::Inline, Shape::Deferred, Shape::Burst];
+
+/// What is done to process `a`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Blow {
+    /// It aborts at the n-th passage of this point.
+    At(&'static str, u32),
+    /// It is paused for longer than `PROCESS_DEAD_MS`.
+    Pause,
+    /// Its database is away for longer than `PROCESS_DEAD_MS`.
+    Outage,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Cell {
+    blow: Blow,
+    shape: Shape,
+    /// The other process is there already; otherwise the dead one is started again.
+    standby: bool,
+    sabotage: Option<&'static str>,
+}
+
+const FIRST: Marker = Marker { contact: 1, number: 1 };
+const SECOND: Marker = Marker { contact: 1, number: 2 };
+const THIRD: Marker = Marker { contact: 1, number: 3 };
+const PROBE: Marker = Marker { contact: 1, number: 4 };
+
+impl Cell {
+    const fn new(blow: Blow, shape: Shape, standby: bool) -> Self {
+        Self { blow, shape, standby, sabotage: None }
+    }
+
+    const fn with(self, sabotage: &'static str) -> Self {
+        Self { sabotage: Some(sabotage), ..self }
+    }
+
+    /// Whether the outbox is the subject, so that the reply has to go through it.
+    const fn needs_outbox(&self) -> bool {
+        match self.blow {
+            Blow::At(point, _) => {
+                matches!(point.as_bytes(), b"claim_taken" | b"field_written" | b"flow_played")
+            }
+            Blow::Pause | Blow::Outage => false,
+        }
+    }
+
+    /// The model is slow where the race is to be lost, and held where the blow must fall while it thinks.
+    fn model(&self, times: Times) -> Script {
+        let held = !matches!(self.blow, Blow::At(..)) && self.shape != Shape::Deferred;
+        let late = self.shape == Shape::Deferred || self.needs_outbox() && self.shape == Shape::Burst;
+        let slow = times.deadline_ms + 500;
+        let inline = if self.needs_outbox() { 600 } else { 0 };
+        let burst = self.shape == Shape::Burst;
+        Box::new(move |names, before| match (names.starts_with("q1x1"), before) {
+            (true, 0) if held => Act::Hold,
+            (true, 0) if late => Act::after_ms(slow),
+            (true, 0) if burst => Act::after_ms(600),
+            (true, 0) => Act::after_ms(inline),
+            _ => Act::AT_ONCE,
+        })
+    }
+
+    /// ManyChat keeps its answer to the first field write back, where the blow must fall between field and flow.
+    fn manychat(&self) -> Script {
+        let held = !matches!(self.blow, Blow::At(..)) && self.shape == Shape::Deferred;
+        Box::new(move |what, before| match what.starts_with("field") && before == 0 && held {
+            true => Act::Hold,
+            false => Act::AT_ONCE,
+        })
+    }
+
+    async fn run(self, times: Times) -> (Report, String) {
+        let outside = Outside::start(self.model(times), self.manychat());
+        let mut fleet = Fleet::new(outside, times, &['a', 'b'], self.blow == Blow::Outage).await;
+        if let Some(sabotage) = self.sabotage {
+            fleet.members.iter_mut().for_each(|member| member.set("SABOTAGE", sabotage));
+        }
+        if let Blow::At(point, nth) = self.blow {
+            fleet.members[0].set("CRASH_AT", &format!("{point}:{nth}"));
+        }
+        fleet.members[0].launch().await;
+        if self.standby {
+            fleet.members[1].launch().await;
+        }
+        self.speak(&fleet).await;
+        let listening = self.strike(&mut fleet).await;
+        fleet.probe(listening, PROBE);
+        let limit = match (self.sabotage, self.blow) {
+            // Longer than recovery takes, shorter than the lease of a claim.
+            (Some(_), _) => times.dead() * 2 + Duration::from_secs(6),
+            // A message that could not be recorded ends with a person only when no flight can bring it any longer: a
+            // minute later.
+            (None, Blow::Outage) => times.lease() + Duration::from_secs(75),
+            (None, _) => times.lease() + Duration::from_secs(10),
+        };
+        let report = fleet.verdict(limit, times.dead() * 2 + Duration::from_secs(4)).await;
+        (report, fleet.story())
+    }
+
+    /// The contact writes.
+    async fn speak(&self, fleet: &Fleet) {
+        let hangs_up = self.needs_outbox() && self.shape == Shape::Inline;
+        fleet.ask(0, FIRST, hangs_up.then_some(Duration::from_millis(400)));
+        if self.shape == Shape::Burst {
+            fleet.sees("the model is asked", is_thought).await;
+            for marker in [SECOND, THIRD] {
+                fleet.ask(0, marker, None);
+                // Each is on its way before the next is sent.
+                tokio::time::sleep(Duration::from_millis(120)).await;
+            }
+        }
+    }
+
+    /// The blow falls; which process listens afterwards.
+    async fn strike(&self, fleet: &mut Fleet) -> usize {
+        match self.blow {
+            Blow::At(..) => self.crash(fleet).await,
+            Blow::Pause => self.pause(fleet).await,
+            Blow::Outage => self.outage(fleet).await,
+        }
+    }
+
+    async fn crash(&self, fleet: &mut Fleet) -> usize {
+        let ended = fleet.members[0].ended(Duration::from_secs(30)).await;
+        assert!(ended, "{self:?}: the point was not passed\n{}", fleet.story());
+        fleet.strike(0);
+        if !self.standby {
+            fleet.members[0].unset("CRASH_AT");
+            fleet.members[0].launch().await;
+            return 0;
+        }
+        1
+    }
+
+    /// The moment is the one when the stand-in holds its answer back.
+    async fn held(&self, fleet: &Fleet) {
+        match self.shape {
+            Shape::Deferred => fleet.sees("the field is written", is_written).await,
+            Shape::Inline | Shape::Burst => fleet.sees("the model is asked", is_thought).await,
+        }
+    }
+
+    async fn pause(&self, fleet: &mut Fleet) -> usize {
+        self.held(fleet).await;
+        fleet.strike(0);
+        fleet.members[0].signal(libc::SIGSTOP);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        // The answers wait in the sockets of the paused process.
+        fleet.outside.gate.send_replace(true);
+        tokio::time::sleep(fleet.times.dead() * 3 / 2 + Duration::from_secs(1)).await;
+        fleet.members[0].signal(libc::SIGCONT);
+        // At first it sees that it lags, and sheds (SHED-1).
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        0
+    }
+
+    async fn outage(&self, fleet: &mut Fleet) -> usize {
+        self.held(fleet).await;
+        let mut server = fleet.server.take().unwrap();
+        server.stop().await;
+        fleet.outside.gate.send_replace(true);
+        tokio::time::sleep(fleet.times.dead() * 2).await;
+        // What it did until now it could not record.
+        fleet.strike(0);
+        server.start_again().await;
+        fleet.server = Some(server);
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        0
+    }
+}
+
+const fn is_thought(what: &What) -> bool {
+    matches!(what, What::Thought { .. })
+}
+
+const fn is_written(what: &What) -> bool {
+    matches!(what, What::Written { .. })
+}
+
+/// Runs cells at the same time and prints the line of each.
+async fn run(cells: &[Cell], times: Times) -> Vec<(Cell, Report, String)> {
+    let runs = cells.iter().map(|cell| async move {
+        let (report, story) = cell.run(times).await;
+        println!("{cell:?}: {report}");
+        if std::env::var_os("PROOF_STORY").is_some() {
+            println!("{story}");
+        }
+        (*cell, report, story)
+    });
+    futures_util::future::join_all(runs).await
+}
+
+/// Every cell keeps the promises.
+async fn must_hold(cells: &[Cell]) {
+    let results = run(cells, Times::chosen()).await;
+    let broken: Vec<String> = results
+        .iter()
+        .filter(|(_, report, _)| !report.is_sound())
+        .map(|(cell, report, story)| format!("{cell:?}: {report}\n{story}"))
+        .collect();
+    assert!(broken.is_empty(), "{}", broken.join("\n\n"));
+}
+
+/// A point in the three shapes; `nth` by shape, because a burst passes it twice.
+async fn point(name: &'static str, nth: [u32; 3], standby: bool) {
+    let cells: Vec<Cell> = SHAPES
+        .into_iter()
+        .zip(nth)
+        .map(|(shape, nth)| Cell::new(Blow::At(name, nth), shape, standby))
+        .collect();
+    must_hold(&cells).await;
+}
+
+/// ARC-60, ARC-40 to ARC-43
+#[tokio::test]
+async fn killed_after_open() {
+    point("after_open", [1, 1, 2], true).await;
+}
+
+/// ARC-60, ARC-40 to ARC-43
+#[tokio::test]
+async fn killed_after_settle() {
+    point("settle_committed", [1, 1, 2], false).await;
+}
+
+/// ARC-60, ARC-40, ARC-45a: two messages wait while the turn before them ends with its process.
+#[tokio::test]
+async fn killed_while_messages_wait() {
+    let waiting = |point, standby| Cell::new(Blow::At(point, 1), Shape::Burst, standby);
+    must_hold(&[waiting("settle_committed", true), waiting("bytes_out", false)]).await;
+}
+
+/// ARC-60, ARC-40 to ARC-43
+#[tokio::test]
+async fn killed_before_confirmation() {
+    point("bytes_out", [1, 1, 2], true).await;
+}
+
+/// ARC-60, ARC-40 to ARC-43
+#[tokio::test]
+async fn killed_with_a_claim() {
+    point("claim_taken", [1, 1, 2], false).await;
+}
+
+/// ARC-60, ARC-40 to ARC-43
+#[tokio::test]
+async fn killed_between_field_and_flow() {
+    point("field_written", [1, 1, 2], false).await;
+}
+
+/// ARC-60, ARC-40 to ARC-43
+#[tokio::test]
+async fn killed_before_the_row_is_marked() {
+    point("flow_played", [1, 1, 2], false).await;
+}
+
+/// ARC-60, ARC-44: paused for longer than its others wait, it finds its work done and repeats none of it.
+#[tokio::test]
+async fn paused_and_continued() {
+    must_hold(&SHAPES.map(|shape| Cell::new(Blow::Pause, shape, true))).await;
+}
+
+/// ARC-60, ARC-44: an outage of the database makes nobody dead and loses nothing.
+#[tokio::test]
+async fn without_its_database() {
+    must_hold(&SHAPES.map(|shape| Cell::new(Blow::Outage, shape, true))).await;
+}
+
+/// ARC-46: a turn whose second run dies too ends with a person, and the contact is heard again.
+#[tokio::test]
+async fn killed_twice_ends_with_a_person() {
+    let times = Times::chosen();
+    let thinks_for_ever = |names: &str, _| if names.contains("q1x1") { Act::Hang } else { Act::AT_ONCE };
+    let outside = Outside::start(Box::new(thinks_for_ever), Box::new(|_, _| Act::AT_ONCE));
+    let mut fleet = Fleet::new(outside, times, &['a', 'b'], false).await;
+    fleet.members[0].launch().await;
+    fleet.members[1].launch().await;
+    fleet.ask(0, FIRST, None);
+    for (victim, thoughts) in [(0, 1), (1, 2)] {
+        let thought = || fleet.outside.journal.read().iter().filter(|entry| is_thought(&entry.what)).count();
+        let until = tokio::time::Instant::now() + times.lease();
+        while thought() < thoughts {
+            assert!(tokio::time::Instant::now() < until, "no run {thoughts}\n{}", fleet.story());
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        fleet.members[victim].stop(libc::SIGKILL).await;
+        fleet.strike(victim);
+    }
+    fleet.members[0].launch().await;
+    fleet.probe(0, PROBE);
+    let report = fleet.verdict(times.lease() * 2, times.dead() * 2).await;
+    println!("killed twice: {report}");
+    assert!(report.is_sound() && report.handed_off == 1, "{report}\n{}", fleet.story());
+}
+
+/// ARC-60: what ends a process on purpose is in test builds only.
+#[test]
+fn a_release_build_knows_no_crash_point() {
+    let program = std::fs::read(crate::app::binary()).unwrap();
+    for word in [&b"CRASH_AT"[..], b"SABOTAGE"] {
+        let is_there = program.windows(word.len()).any(|window| window == word);
+        assert_eq!(is_there, cfg!(debug_assertions), "{}", String::from_utf8_lossy(word));
+    }
+}
+
+/// The checker sees what recovery, fencing and the owed row are for: with each of them taken out, it reports the loss
+/// or the duplicate. With short times only: with the service's own, the limit of a call prevents the duplicate too, and
+/// the lease of a claim brings the reply after all.
+#[tokio::test]
+async fn the_checker_sees_what_is_missing() {
+    let inline = |point| Cell::new(Blow::At(point, 1), Shape::Inline, false);
+    let cells = [
+        inline("after_open").with("recovery"),
+        Cell::new(Blow::At("claim_taken", 1), Shape::Deferred, false).with("recovery"),
+        inline("settle_committed").with("owed"),
+        Cell::new(Blow::Pause, Shape::Deferred, true).with("fencing"),
+    ];
+    let expected = [Kind::Lost, Kind::Lost, Kind::Lost, Kind::Doubled];
+    for ((cell, report, story), kind) in run(&cells, Times::SHORT).await.iter().zip(expected) {
+        assert!(report.has(&kind), "{cell:?} reports no {kind:?}: {report}\n{story}");
+    }
+}

@@ -1,0 +1,94 @@
+//! Replies in the outbox and the worker that delivers them (04 sections 3, 5 and 6).
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::app::{Setup, TestApp};
+use crate::stub_manychat::{SEND_FLOW, SET_FIELD, StubManyChat};
+
+const ANN: &str = "81";
+const BEN: &str = "82";
+
+/// A worker process that is not started yet.
+async fn worker(stub: &StubManyChat) -> TestApp {
+    Setup::default()
+        .env("MANYCHAT_API_TOKEN", "1234:a-key-of-the-stub")
+        .env("MANYCHAT_API_BASE", &stub.url)
+        .env("MANYCHAT_REPLY_FLOW_NS", "content_reply")
+        .env("MANYCHAT_REPLY_GAP_MS", "0")
+        .command(&["worker"])
+        .prepare()
+        .await
+}
+
+/// A reply that another process has left.
+async fn queue(app: &TestApp, contact: &str, texts: &[&str]) {
+    app.run(&format!(
+        "insert into conversations (tenant_id, subscriber_id, channel) values ('test', '{contact}', 'whatsapp')
+           on conflict do nothing;
+         insert into outbox (tenant_id, subscriber_id, conversation_id, payload)
+         select tenant_id, subscriber_id, id, '{}' from conversations where subscriber_id = '{contact}'",
+        json!({ "messages": texts })
+    ))
+    .await;
+}
+
+/// What ManyChat was asked to do for this contact: a text that was written, or `play`.
+fn asked(stub: &StubManyChat, contact: &str) -> Vec<String> {
+    let calls = stub.calls().into_iter().filter(|call| call.body["subscriber_id"] == contact);
+    let told = calls.filter_map(|call| match call.path.as_str() {
+        SET_FIELD => call.body["field_value"].as_str().map(str::to_owned),
+        SEND_FLOW => Some("play".to_owned()),
+        _ => None,
+    });
+    told.collect()
+}
+
+/// WRK-1, WRK-2, WRK-10, WRK-12, CRASH-9, DEL-3, DEL-7, PACE-1, AC-DL-10: a worker alone delivers what stands there, text by
+/// text and, with a gap of 0, without a pause; a failed look is told, and the next one goes on.
+#[tokio::test]
+async fn a_worker_alone_delivers_and_outlives_a_failed_look() {
+    let stub = StubManyChat::start().await;
+    let mut app = worker(&stub).await;
+    queue(&app, ANN, &["one", "two", "three"]).await;
+    let started = Instant::now();
+    app.spawn();
+    app.await_rows("select 1 from outbox where status = 'delivered'").await;
+    assert!(started.elapsed() < Duration::from_secs(4), "two gaps of the default: {:?}", started.elapsed());
+    assert_eq!(asked(&stub, ANN), ["one", "play", "two", "play", "three", "play"]);
+    let batch = app.log_line("outbox batch processed").await;
+    let counts =
+        ["claimed", "delivered", "retrying", "deadLettered", "released"].map(|name| batch[name].clone());
+    assert_eq!(counts, [1, 1, 0, 0, 0].map(Value::from), "{batch}");
+    app.run("alter table outbox rename to outbox_away").await;
+    assert_eq!(app.log_line("outbox worker iteration failed").await["level"], 50);
+    app.run("alter table outbox_away rename to outbox").await;
+    queue(&app, ANN, &["four"]).await;
+    app.await_that("select 1 from outbox where status = 'delivered'", |rows| rows.len() == 2).await;
+    assert_eq!(app.stop(libc::SIGTERM).await.code(), Some(0));
+}
+
+/// WRK-3, WRK-4, WRK-5, DEL-2, BOX-14: a contact's replies go in their order; one that must be tried again holds back those
+/// behind it and nobody else's; each attempt writes the field again before it plays.
+#[tokio::test]
+async fn a_failing_reply_holds_back_its_own_contact_only() {
+    let stub = StubManyChat::start().await;
+    stub.answer_contact(SEND_FLOW, ANN, 503);
+    let mut app = worker(&stub).await;
+    for (contact, text) in [(ANN, "a one"), (BEN, "b one"), (ANN, "a two"), (BEN, "b two")] {
+        queue(&app, contact, &[text]).await;
+    }
+    app.spawn();
+    app.await_that("select 1 from outbox where status = 'delivered'", |rows| rows.len() == 2).await;
+    assert_eq!(asked(&stub, BEN), ["b one", "play", "b two", "play"]);
+    let of_ann = "select attempts from outbox where subscriber_id = '81' order by created_at";
+    let waiting = app.await_that(of_ann, |rows| rows[0]["attempts"] != 0).await;
+    assert_eq!(waiting[1]["attempts"], 0, "not attempted");
+    stub.answer_contact(SEND_FLOW, ANN, 200);
+    app.await_that("select 1 from outbox where status = 'delivered'", |rows| rows.len() == 4).await;
+    let calls = asked(&stub, ANN);
+    let (last, tries) = calls.split_at(calls.len() - 2);
+    assert_eq!(tries, ["a two", "play"]);
+    assert!(last.len() >= 4 && last.chunks(2).all(|attempt| attempt == ["a one", "play"]), "{calls:?}");
+}
