@@ -1,7 +1,7 @@
 //! `SIGHUP`: all four tenant files again, all or nothing (05 section 9).
 
 use std::future::pending;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -13,22 +13,20 @@ use crate::turn::Snapshots;
 /// Reloads one at a time, on a thread that may block. However many signals arrive during a reload, one more follows
 /// it: the files may have changed after they were read (RLD-11).
 pub(super) struct Reloader {
-    directory: PathBuf,
-    reserved: ReservedNames,
-    snapshots: Arc<Snapshots>,
+    /// One reload; it may block.
+    work: Arc<dyn Fn() + Send + Sync>,
     running: Option<JoinHandle<()>>,
     once_more: bool,
 }
 
 impl Reloader {
     pub(super) fn new(settings: &Settings, snapshots: Arc<Snapshots>) -> Self {
-        Self {
-            directory: settings.config_dir.clone(),
-            reserved: boot::reserved_names(settings),
-            snapshots,
-            running: None,
-            once_more: false,
-        }
+        let (directory, reserved) = (settings.config_dir.clone(), boot::reserved_names(settings));
+        Self::of(Arc::new(move || reload(&directory, &reserved, &snapshots)))
+    }
+
+    fn of(work: Arc<dyn Fn() + Send + Sync>) -> Self {
+        Self { work, running: None, once_more: false }
     }
 
     /// A signal arrived.
@@ -57,9 +55,8 @@ impl Reloader {
     }
 
     fn start(&mut self) {
-        let (directory, reserved) = (self.directory.clone(), self.reserved.clone());
-        let snapshots = Arc::clone(&self.snapshots);
-        self.running = Some(spawn_blocking(move || reload(&directory, &reserved, &snapshots)));
+        let work = Arc::clone(&self.work);
+        self.running = Some(spawn_blocking(move || work()));
     }
 }
 
@@ -75,5 +72,40 @@ fn reload(directory: &Path, reserved: &ReservedNames, snapshots: &Snapshots) {
         Err(error) => {
             tracing::error!(error = %error, "config reload failed; keeping previous config");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    /// RLD-11, ARC-21: a reload that takes long blocks nothing; signals meanwhile lead to one more and no third.
+    #[tokio::test]
+    async fn signals_during_a_reload_lead_to_one_more() {
+        let ((began, begun), (end, ends)) = (channel(), channel());
+        let ends = Mutex::new(ends);
+        let mut reloader = Reloader::of(Arc::new(move || {
+            began.send(()).unwrap();
+            ends.lock().unwrap().recv().unwrap();
+        }));
+        reloader.ask();
+        begun.recv().unwrap();
+        for _ in 0..3 {
+            reloader.ask();
+        }
+        assert!(begun.try_recv().is_err(), "one at a time");
+        end.send(()).unwrap();
+        reloader.ended().await;
+        begun.recv().unwrap();
+        end.send(()).unwrap();
+        reloader.ended().await;
+        assert!(reloader.running.is_none() && begun.try_recv().is_err(), "no third reload");
+        reloader.ask();
+        begun.recv().unwrap();
+        end.send(()).unwrap();
+        reloader.ended().await;
     }
 }
