@@ -1,5 +1,8 @@
 //! Open, the first flight of a turn: take the lane, record and count, read (ARC-30). Three statements in one
 //! transaction, sent together: what is read must come from a snapshot taken after the wait for the lane.
+//!
+//! Longer than other files, and `fly` than other functions, because the three statements of the flight share their
+//! parameters and are read together.
 
 use std::time::Duration;
 
