@@ -53,7 +53,6 @@ impl StandIns {
             ("AGENT_MODEL", "openai:gpt-4.1-mini"),
             ("OPENAI_API_KEY", "bench-key"),
             ("OPENAI_BASE_URL", &self.model),
-            ("MODEL_MAX_CONCURRENT", "20000"),
             ("MANYCHAT_API_TOKEN", "bench-token"),
             ("MANYCHAT_API_BASE", &self.manychat),
             ("MANYCHAT_REPLY_FLOW_NS", "content20300101000000_000001"),

@@ -136,6 +136,7 @@ impl LateTurns {
                 told: false,
                 tokens_enforced: self.context.settings.tokens_enforced,
                 messages: Vec::new(),
+                stored: false,
                 token_digest: None,
                 arrived: self.context.clock.now(),
                 now: self.context.clock.now(),

@@ -86,7 +86,15 @@ async fn live(
         let (services, io) = (system.services(), runtime.handle().clone());
         Playground::start(playground::Setup { services, settings: &settings, controls, io })
     });
-    let server = listen(role, (port, connections), &settings, &system, runtime, playground.transpose()?)?;
+    let server = match listen(role, (port, connections), &settings, &system, runtime, playground.transpose()?)
+    {
+        Ok(server) => server,
+        Err(error) => {
+            // Somebody else listens by now: what was begun meanwhile is ended in order, or it would wait for our death.
+            shut_down(None, system, &settings).await;
+            return Err(error);
+        }
+    };
     running(&settings);
     let name = signals.wait(Reloader::new(&settings, snapshots)).await;
     tracing::info!(signal = name, "shutting down");

@@ -71,7 +71,7 @@ macro_rules! removal_first {
             removal_to_come!("r"),
             "          and not exists (select 1 from rs_handoffs o
                                        where o.conversation_id = h.conversation_id and o.closed_at is null
-                                         and o.tag_state is not null)))"
+                                         and o.tag_state in ('attempting', 'added', 'unknown'))))"
         )
     };
 }
@@ -126,7 +126,8 @@ const CLAIM_REMOVALS: &str = concat!(
                         where o.conversation_id = h.conversation_id
                           and (o.tag_state = 'attempting'
                             or o.closed_at is null
-                               and (o.tag_state is not null or o.tag_process_id <> $2 and ",
+                               and (o.tag_state in ('attempting', 'added', 'unknown')
+                                 or o.tag_state is null and o.tag_process_id <> $2 and ",
     alive!("o", "$4"),
     ")))
       order by h.closed_at limit $3 for update of h skip locked)

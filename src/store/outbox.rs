@@ -38,8 +38,9 @@ macro_rules! claimable {
 }
 
 /// Whether the reply `o` must wait for one before it: an older one of the contact that is queued, or that was said and is
-/// not out yet. The latter is bounded: a living process confirms or queues it in a moment, a dead one's is queued by
-/// whoever recovers it, and after 5 minutes nobody waits for it any longer (LANE-6, ARC-42, ARC-43).
+/// not out yet. The latter is bounded: a living process confirms or queues it in a moment, and after 5 minutes nobody
+/// waits for it any longer; a dead one's is queued by whoever recovers it, however old it is, for whoever claims also
+/// recovers (LANE-6, ARC-42, ARC-43).
 /// Rows of one transaction have the same time: their sequence decides (GAP-DL-5).
 macro_rules! stands_behind {
     () => {
@@ -51,7 +52,9 @@ macro_rules! stands_behind {
             select 1 from rs_owed s
             where s.conversation_id = o.conversation_id and s.status = 'said' and not s.queued
               and s.said_at < o.created_at
-              and s.said_at > clock_timestamp() - interval '5 minutes'))"
+              and (s.said_at > clock_timestamp() - interval '5 minutes'
+                or not exists (select 1 from rs_processes p where p.id = s.process_id
+                               and p.beat_at > clock_timestamp() - interval '1 minute'))))"
     };
 }
 

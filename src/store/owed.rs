@@ -123,6 +123,7 @@ const HANDOFF_WITHOUT_TURN: &str = concat!(
     left_inbox as (
       delete from rs_inbox i using contact
       where i.conversation_id = contact.id and i.message_id = any ($10::uuid[])
+        and not exists (select 1 from turns t where t.id = $3)
       returning i.message_id),
     earlier as (
       select 1 from rs_handoffs h where h.id = $3 union all select 1 from outbox x where x.id = $3),
@@ -225,6 +226,8 @@ pub struct Handoff<'turn> {
     pub tokens_enforced: bool,
     /// Ids of its messages.
     pub messages: Vec<Uuid>,
+    /// Whether all of them are known to stand in the inbox: one that is not found there has been erased, or joined another.
+    pub stored: bool,
     /// SHA-256 of the token they presented, in lower-case hex; `None` when none was presented.
     pub token_digest: Option<String>,
     /// When the last of them arrived: a message is judged as of then (DEC-24).
@@ -291,7 +294,7 @@ pub async fn hand_off_without_turn(
     handoff: &Handoff<'_>,
 ) -> Result<Option<ConversationId>, StoreError> {
     let lease = database.lease().await?;
-    let ended = without_turn(&lease, handoff, true).await?;
+    let ended = without_turn(&lease, handoff, !handoff.stored).await?;
     lease.give_back();
     Ok(ended.conversation)
 }

@@ -41,6 +41,7 @@ impl Ending {
             told,
             tokens_enforced: true,
             messages: vec![*self.turn.as_uuid()],
+            stored: false,
             token_digest: token.map(str::to_owned),
             arrived: Timestamp::now(),
             now: Timestamp::now(),
@@ -130,4 +131,16 @@ async fn the_copy_is_due_behind_what_is_queued() {
                where payload = $1 and next_attempt_at >= now() + interval '59 minutes'";
     let copies = ending.fixture.client.query_one(sql, &[&json!({ "messages": [COPY] })]).await.unwrap();
     assert_eq!(copies.get::<_, i64>(0), 2);
+}
+
+/// DEC-13, DEC-30, ARC-40: a message that stood in the inbox and is not found there has been erased or has joined
+/// another: nobody is told of it and nobody is called.
+#[tokio::test]
+async fn a_stored_message_that_is_gone_calls_nobody() {
+    let stage = Ending::new().await;
+    let handoff = Handoff { stored: true, ..stage.handoff(Some("right-digest"), false) };
+    hand_off_without_turn(&stage.fixture.database, &handoff).await.unwrap();
+    let sql =
+        "select (select count(*) from rs_handoffs) + (select count(*) from outbox where kind = 'reply')";
+    assert_eq!(stage.fixture.client.query_one(sql, &[]).await.unwrap().get::<_, i64>(0), 0);
 }

@@ -262,7 +262,8 @@ async fn an_aborted_call_is_recorded_with_its_model_and_time() {
     assert_eq!(row.get::<_, Option<Decimal>>(3), None);
 }
 
-/// ARC-42: a reply that is never confirmed holds the contact's next one up for a few minutes, not for good.
+/// ARC-42, ARC-43: a reply of a living process that is never confirmed holds the contact's next one up for a few minutes,
+/// not for good; one of a dead process, until it is recovered, however long nobody was there to do it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reply_that_is_never_confirmed_silences_nobody() {
     let mut fixture = Fixture::new().await;
@@ -271,6 +272,10 @@ async fn a_reply_that_is_never_confirmed_silences_nobody() {
     fixture.settled(false, &["second"], &[]).await;
     assert_eq!(claimed(&fixture).await, [] as [Vec<String>; 0]);
     let sql = "update rs_owed set said_at = said_at - interval '6 minutes'";
+    fixture.client.batch_execute(sql).await.unwrap();
+    assert_eq!(claimed(&fixture).await, [] as [Vec<String>; 0], "its process is dead: it goes first");
+    let sql =
+        "insert into rs_processes (id, tenant_id) select process_id, 'test' from rs_owed where not queued";
     fixture.client.batch_execute(sql).await.unwrap();
     assert_eq!(claimed(&fixture).await, [["second"]]);
 }

@@ -422,6 +422,7 @@ pub fn handoff<'turn>(
         told,
         tokens_enforced: context.settings.tokens_enforced,
         messages: request.rows.iter().map(|row| row.id).collect(),
+        stored: request.rows.iter().all(|row| row.stored),
         token_digest: request.token_digest(),
         arrived: live.received_at,
         now: context.clock.now(),
