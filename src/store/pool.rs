@@ -7,6 +7,7 @@ use deadpool_postgres::{
     Connect, Hook, HookError, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime,
 };
 use futures_util::future::BoxFuture;
+use futures_util::future::join_all;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio_postgres::{Client, Config, Statement};
@@ -154,8 +155,11 @@ fn prepare_all(pooled: bool) -> Hook {
             if !pooled {
                 let _ = client.batch_execute(statements::PLAN_ONCE).await;
             }
-            for sql in statements::REQUEST_PATH {
-                if let Err(error) = client.prepare_cached(sql).await
+            // All at once: the first message of a process waits for this, one flight instead of one a statement.
+            let client = &*client;
+            let preparing = statements::REQUEST_PATH.iter().map(|sql| client.prepare_cached(sql));
+            for prepared in join_all(preparing).await {
+                if let Err(error) = prepared
                     && error.code().is_none()
                 {
                     return Err(HookError::Backend(error));
