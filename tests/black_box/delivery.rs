@@ -92,3 +92,52 @@ async fn a_failing_reply_holds_back_its_own_contact_only() {
     assert_eq!(tries, ["a two", "play"]);
     assert!(last.len() >= 4 && last.chunks(2).all(|attempt| attempt == ["a one", "play"]), "{calls:?}");
 }
+
+/// AC-DL-14, WRK-3, WRK-6: five replies of one contact go out in the order in which they were written; while the first hangs,
+/// the others wait unattempted and another contact's goes out; the batch is over only when the last chain is.
+#[tokio::test]
+async fn a_hanging_reply_stops_its_own_contact_only() {
+    let stub = StubManyChat::start().await;
+    stub.hold(ANN);
+    let mut app = worker(&stub).await;
+    for text in ["one", "two", "three", "four", "five"] {
+        queue(&app, ANN, &[text]).await;
+    }
+    queue(&app, BEN, &["for Ben"]).await;
+    app.spawn();
+    app.await_rows("select 1 from outbox where status = 'delivered' and subscriber_id = '82'").await;
+    stub.await_call(SET_FIELD).await;
+    let of_ann = "select status, attempts from outbox where subscriber_id = '81' order by created_at, rs_seq";
+    let rows = app.await_that(of_ann, |rows| rows[0]["status"] == "delivering").await;
+    assert!(rows[1..].iter().all(|row| row["status"] == "pending" && row["attempts"] == 0), "{rows:?}");
+    assert_eq!(asked(&stub, ANN), ["one"]);
+    assert!(app.logs("outbox batch processed").is_empty(), "a chain of it has not ended");
+    stub.let_go();
+    app.await_that("select 1 from outbox where status = 'delivered'", |rows| rows.len() == 6).await;
+    let texts: Vec<String> = asked(&stub, ANN).into_iter().filter(|asked| asked != "play").collect();
+    assert_eq!(texts, ["one", "two", "three", "four", "five"]);
+    app.log_line("outbox batch processed").await;
+    assert!(app.rows("select 1 from outbox where status = 'delivering'").await.is_empty());
+}
+
+/// AC-DL-18, WRK-11, PROC-6: a stop finishes the reply that is being sent and leaves the next one as it was.
+#[tokio::test]
+async fn a_stop_finishes_what_is_being_sent_and_nothing_more() {
+    let stub = StubManyChat::start().await;
+    stub.hold(ANN);
+    let mut app = worker(&stub).await;
+    queue(&app, ANN, &["first"]).await;
+    queue(&app, ANN, &["second"]).await;
+    app.spawn();
+    stub.await_call(SET_FIELD).await;
+    app.signal(libc::SIGTERM);
+    app.log_line("shutting down").await;
+    stub.let_go();
+    assert_eq!(app.stop(libc::SIGCONT).await.code(), Some(0));
+    assert_eq!(asked(&stub, ANN), ["first", "play"]);
+    let rows = app.rows("select status, attempts from outbox order by created_at, rs_seq").await;
+    assert_eq!(
+        rows,
+        [json!({"status": "delivered", "attempts": 1}), json!({"status": "pending", "attempts": 0})]
+    );
+}
