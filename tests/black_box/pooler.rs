@@ -140,10 +140,9 @@ async fn two_processes_share_a_transaction_pooler() {
     let late = stage.say(CONTACT, "slowly, which word?", Some(token.clone())).await;
     assert_eq!(late.texts(), [stage.app.copy("acknowledgement")]);
     second.await_rows("select 1 from outbox where kind = 'reply' and status = 'delivered'").await;
-    let waits = stage.app.send_later(CONTACT, "slowly, once more");
+    let _waits = stage.app.raw_request("slowly, once more");
     second.await_rows("select 1 from rs_owed where status = 'running'").await;
     stage.app.stop(libc::SIGKILL).await;
-    waits.abort();
     let delivered = "select 1 from outbox where kind = 'reply' and status = 'delivered'";
     second.await_that(delivered, |rows| rows.len() == 2).await;
     assert!(second.logs("reply of a dead process taken over").len() == 1, "{}", second.output());
