@@ -106,7 +106,9 @@ async fn a_hanging_reply_stops_its_own_contact_only() {
     queue(&app, BEN, &["for Ben"]).await;
     app.spawn();
     app.await_rows("select 1 from outbox where status = 'delivered' and subscriber_id = '82'").await;
-    stub.await_call(SET_FIELD).await;
+    while asked(&stub, ANN).is_empty() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
     let of_ann = "select status, attempts from outbox where subscriber_id = '81' order by created_at, rs_seq";
     let rows = app.await_that(of_ann, |rows| rows[0]["status"] == "delivering").await;
     assert!(rows[1..].iter().all(|row| row["status"] == "pending" && row["attempts"] == 0), "{rows:?}");
@@ -140,4 +142,31 @@ async fn a_stop_finishes_what_is_being_sent_and_nothing_more() {
         rows,
         [json!({"status": "delivered", "attempts": 1}), json!({"status": "pending", "attempts": 0})]
     );
+}
+
+/// AC-DL-13 as DEC-31 decides it, BOX-13, BOX-16, DEC-25: a refusal ends with a person at the first attempt; what may work
+/// later is tried again however many attempts there were, after the longest pause.
+#[tokio::test]
+async fn a_refusal_ends_at_once_and_attempts_alone_end_nothing() {
+    let stub = StubManyChat::start().await;
+    stub.answer_contact(SET_FIELD, ANN, 400);
+    stub.answer_contact(SEND_FLOW, BEN, 503);
+    let mut app = worker(&stub).await;
+    queue(&app, ANN, &["refused"]).await;
+    queue(&app, BEN, &["later"]).await;
+    app.run("update outbox set attempts = 30 where subscriber_id = '82'").await;
+    app.spawn();
+    let of = |contact: &str| {
+        format!(
+            "select status, attempts, next_attempt_at > now() + interval '4 minutes' as late
+             from outbox where subscriber_id = '{contact}' and status in ('failed', 'pending') and attempts not in (0, 30)"
+        )
+    };
+    let refused = app.await_rows(&of(ANN)).await;
+    assert_eq!(refused, [json!({ "status": "failed", "attempts": 1, "late": false })]);
+    let later = app.await_rows(&of(BEN)).await;
+    assert_eq!(later, [json!({ "status": "pending", "attempts": 31, "late": true })]);
+    let called = "select subscriber_id from rs_handoffs h join conversations c on c.id = h.conversation_id
+                  where c.escalated_at is not null";
+    assert_eq!(app.rows(called).await, [json!({ "subscriber_id": ANN })]);
 }
