@@ -23,5 +23,7 @@ pub mod playground;
 pub mod store;
 /// Logs and redaction.
 pub mod telemetry;
+/// What the agent can do besides answering: definitions, staging, sending, performing, records.
+pub mod tools;
 /// One turn, step by step, as plain async functions.
 pub mod turn;

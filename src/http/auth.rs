@@ -90,4 +90,18 @@ mod tests {
         }
         assert!(secrets().presented(&HeaderMap::new()).is_none());
     }
+
+    /// AUTH-4: the search goes on behind a match, so that its time does not tell which secret matched; the last of two equal
+    /// ones shows it.
+    #[test]
+    fn every_secret_is_compared_whichever_matches() {
+        let words =
+            ["a-secret-of-some-length", "another-and-longer-secret-of-more", "a-secret-of-some-length"];
+        let all = words.map(|word| Redacted::new(word.to_owned())).to_vec();
+        let secrets = Secrets::new(&SharedSecrets(all));
+        let mut headers = HeaderMap::new();
+        headers.insert(AUTHORIZATION, HeaderValue::from_str(&format!("Bearer {}", words[0])).unwrap());
+        let found = secrets.presented(&headers).unwrap();
+        assert!(Arc::ptr_eq(found.expose(), secrets.0[2].1.expose()));
+    }
 }

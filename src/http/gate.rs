@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use actix_web::body::{BoxBody, MessageBody};
 use actix_web::dev::{ServiceRequest, ServiceResponse};
-use actix_web::http::Method;
 use actix_web::http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use actix_web::http::{ConnectionType, Method};
 use actix_web::middleware::Next;
 use actix_web::{Error, HttpMessage, HttpResponse, web};
 use tracing::{Instrument, Span};
@@ -54,16 +54,19 @@ pub(super) async fn gate<B: MessageBody + 'static>(
     };
     // DEC-28: liveness is told whatever else holds.
     if request.path() == "/health" {
-        return Ok(next.call(request).await?.map_into_boxed_body());
+        let response = next.call(request).await?.map_into_boxed_body();
+        return Ok(parted(response));
     }
     let proxied_id = proxied_id(&door, &request);
     let span = span(&door, proxied_id.as_ref());
     let (verdict, quota) = span.in_scope(|| judge(&door, &request));
     let mut response = match verdict {
-        Verdict::Answer(answer) => request.into_response(answer),
+        Verdict::Answer(answer) => parted(request.into_response(answer)),
         Verdict::Pass(caller) => {
+            let stays = caller.secret.is_some();
             request.extensions_mut().insert(caller);
-            next.call(request).instrument(span).await?.map_into_boxed_body()
+            let response = next.call(request).instrument(span).await?.map_into_boxed_body();
+            if stays { response } else { parted(response) }
         }
     };
     let headers = response.headers_mut();
@@ -74,6 +77,12 @@ pub(super) async fn gate<B: MessageBody + 'static>(
         headers.insert(REQUEST_ID, id);
     }
     Ok(response)
+}
+
+/// An answer that ends its connection: places are for those who know the secret (SHED-1).
+fn parted(mut response: ServiceResponse<BoxBody>) -> ServiceResponse<BoxBody> {
+    response.response_mut().head_mut().set_connection_type(ConnectionType::Close);
+    response
 }
 
 /// The first two checks of HTTP-10, in their order.

@@ -13,8 +13,8 @@ use tokio::sync::oneshot;
 use tracing::Span;
 
 use super::body::AnswerBody;
+use super::connections::Connection;
 use super::gate::Caller;
-use super::peer::Peer;
 use super::request::{self, BadBody};
 use super::server::Door;
 use super::{errors, overload};
@@ -91,7 +91,7 @@ async fn answer(
         }
         (Err(_), Some(quota)) => errors::too_many(quota.reset_secs),
         (Ok(inbound), None) => {
-            let peer = Peer::of(request);
+            let peer = Connection::of(request);
             run(door, inbound, secret, snapshot, deadline, peer).await
         }
         (Err(refusal), None) => refusal.answer(),
@@ -175,7 +175,7 @@ async fn run(
     secret: &Redacted<Arc<str>>,
     snapshot: &Arc<Snapshot>,
     deadline: Deadline,
-    peer: Option<Peer>,
+    peer: Option<Arc<Connection>>,
 ) -> HttpResponse {
     let (outgoing, answer) = oneshot::channel();
     let message = Message {
@@ -195,7 +195,7 @@ async fn run(
     match tokio::time::timeout_at(until, answer).await {
         // What a caller who hung up should have read goes through the outbox: dropping what is owed does that (GAP-CH-7).
         Ok(Ok(Answer { body, owed })) => {
-            if owed.is_some() && peer.as_ref().is_some_and(Peer::is_gone) {
+            if owed.is_some() && peer.as_ref().is_some_and(|peer| peer.is_gone()) {
                 // Half-closed, it might still read: the text must not reach it twice.
                 return silence(door, snapshot, secret);
             }
@@ -219,8 +219,8 @@ fn unanswered(
 }
 
 /// Tells the conversation whether this caller is still there.
-fn is_gone(peer: Option<Peer>) -> IsGone {
-    Arc::new(move || peer.as_ref().is_some_and(Peer::is_gone))
+fn is_gone(peer: Option<Arc<Connection>>) -> IsGone {
+    Arc::new(move || peer.as_ref().is_some_and(|peer| peer.is_gone()))
 }
 
 /// A block without a message (OUT-8).

@@ -1,21 +1,22 @@
 //! The server: routes, headers, start and stop.
 
+use std::any::Any;
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use actix_web::dev::ServerHandle;
+use actix_web::dev::{Extensions, ServerHandle};
 use actix_web::middleware::from_fn;
 use actix_web::{App, HttpServer, web};
 use tokio::net::TcpSocket;
 use tokio::runtime::Handle;
-use tokio::task::JoinHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 
 use super::auth::Secrets;
+use super::connections::{Connections, watch};
 use super::gate::gate;
 use super::panics::answer_panics;
-use super::peer::Peer;
 use super::rate_limit::RateLimit;
 use super::refused::Refused;
 use super::{MESSAGE_PATH, admin, errors, hardening, health, message, openapi};
@@ -59,6 +60,7 @@ pub enum ServerError {
 pub struct Server {
     handle: ServerHandle,
     task: JoinHandle<std::io::Result<()>>,
+    sweeper: AbortHandle,
     door: web::Data<Door>,
 }
 
@@ -68,6 +70,10 @@ const STOP_SECS: u64 = 15;
 /// Longest wait for the head of a request, so that a connection that says nothing does not keep its place. A body has
 /// until the deadline.
 const HEAD_LIMIT: Duration = Duration::from_secs(3);
+/// How long a connection may say nothing after an answer.
+const KEEP_ALIVE: Duration = Duration::from_secs(5);
+/// Longest time of a connection without a request: one that begins in the last moment of the silence has its head's time.
+const IDLE_LIMIT: Duration = KEEP_ALIVE.saturating_add(HEAD_LIMIT);
 /// Connections that the system keeps for us until they are accepted.
 const BACKLOG: u32 = 1024;
 /// Connections to a worker's health port.
@@ -158,19 +164,22 @@ pub fn start(door: Door, port: Port, workers: usize, connections: usize) -> Resu
             .wrap(from_fn(gate))
             .wrap(hardening::headers())
             .wrap(from_fn(answer_panics))
+            .wrap(from_fn(watch))
             .configure(|config| playground.into_iter().for_each(|page| playground::routes(config, page)))
             .configure(routes)
     });
+    let known = Arc::new(Connections::default());
     let server = server
-        .on_connect(Peer::remember)
+        .on_connect(remember(&known))
         .workers(workers)
         .max_connections((connections / workers.max(1)).max(1))
         .client_request_timeout(HEAD_LIMIT)
+        .keep_alive(KEEP_ALIVE)
         .disable_signals()
         .shutdown_timeout(STOP_SECS);
     let listen = |reason| ServerError::Listen { port: number, reason };
     let server = server.listen(port.open()?).map_err(listen)?;
-    Ok(Server::run(server.run(), door))
+    Ok(Server::run(server.run(), door, known))
 }
 
 /// Opens the port and answers `/health` and `/ready`, and nothing else (CLI-32).
@@ -186,18 +195,28 @@ pub fn start_health(door: Door, port: Port) -> Result<Server, ServerError> {
             .app_data(shared.clone())
             .wrap(hardening::headers())
             .wrap(from_fn(answer_panics))
+            .wrap(from_fn(watch))
             .configure(health_routes)
             .default_service(missing())
     });
+    let known = Arc::new(Connections::default());
     let server = server
+        .on_connect(remember(&known))
         .workers(1)
         .max_connections(HEALTH_CONNECTIONS)
         .client_request_timeout(HEAD_LIMIT)
+        .keep_alive(KEEP_ALIVE)
         .disable_signals()
         .shutdown_timeout(STOP_SECS);
     let listen = |reason| ServerError::Listen { port: number, reason };
     let server = server.listen(port.open()?).map_err(listen)?;
-    Ok(Server::run(server.run(), door))
+    Ok(Server::run(server.run(), door, known))
+}
+
+/// What is done with a new connection.
+fn remember(known: &Arc<Connections>) -> impl Fn(&dyn Any, &mut Extensions) + Send + Sync + use<> {
+    let known = Arc::clone(known);
+    move |connection, extensions| known.remember(connection, extensions)
 }
 
 /// Each known path with its one method; anything else is a 404 (HTTP-6).
@@ -228,9 +247,10 @@ pub(super) fn readable(path: &str, get: actix_web::Route, head: actix_web::Route
 }
 
 impl Server {
-    fn run(server: actix_web::dev::Server, door: web::Data<Door>) -> Self {
+    fn run(server: actix_web::dev::Server, door: web::Data<Door>, known: Arc<Connections>) -> Self {
         let handle = server.handle();
-        Self { handle, task: tokio::spawn(server), door }
+        let sweeper = tokio::spawn(known.sweep(IDLE_LIMIT)).abort_handle();
+        Self { handle, task: tokio::spawn(server), sweeper, door }
     }
 
     /// Makes `/ready` say 503 from now on (DEC-28).
@@ -246,10 +266,12 @@ impl Server {
         self.handle.stop(true).await;
         // Its error would be one of accepting, which is over.
         let _ = self.task.await;
+        self.sweeper.abort();
     }
 
     /// Ends at once; open requests get no answer.
     pub async fn abort(self) {
+        self.sweeper.abort();
         self.handle.stop(false).await;
     }
 }

@@ -58,3 +58,17 @@ fn an_error_shows_its_parts() {
     assert_eq!(error.to_string(), "no answer from ManyChat to /fb/subscriber/addTagByName: timeout");
     assert!(ManyChatError::NoToken.to_string().contains("MANYCHAT_API_TOKEN is not set"), "API-10");
 }
+
+/// BOX-18, API-48: a failure that says nothing about the request is tried again, also one that nobody has named: a status
+/// beyond the known ones, or a call that we did not even start.
+#[test]
+fn a_failure_that_nobody_knows_is_tried_again() {
+    for status in [500, 505, 520, 529, 599, 600, 999] {
+        assert_eq!(api(status).class(), Class::Retryable, "{status}");
+    }
+    for reason in [Unstarted::HeartbeatTooOld, Unstarted::QueueFull, Unstarted::NotWanted, Unstarted::Stopped]
+    {
+        let error = ManyChatError::NotStarted { reason };
+        assert_eq!((error.class(), error.may_have_acted()), (Class::Retryable, false), "{error}");
+    }
+}

@@ -44,3 +44,44 @@ macro_rules! binding_of {
 }
 
 pub(super) use binding_of;
+
+#[cfg(test)]
+mod tests {
+    use crate::store::embedded::testing::TestServer;
+
+    const JUDGE: &str =
+        concat!("select ", binding_of!("$1", "now()", "now()"), " as binding from conversations c");
+
+    /// TOK-11, TOK-2, ARC-30: digests are compared and nothing else, as wholes, and each of the two valid ones counts: with
+    /// the token's own text, a part of a digest or other letters of it nothing is proved.
+    #[tokio::test]
+    async fn only_whole_digests_bind() {
+        let server = TestServer::database().unwrap();
+        let client = server.connect().await.unwrap();
+        let digest = |text: &str| format!("encode(sha256('{text}'), 'hex')");
+        let sql = format!(
+            "insert into conversations (tenant_id, subscriber_id, channel, token_hash, previous_token_hash,
+                                        token_generation, token_issued_at)
+             values ('t', '1', 'whatsapp', {}, {}, 2, now() - interval '1 day')",
+            digest("current"),
+            digest("previous")
+        );
+        client.batch_execute(&sql).await.unwrap();
+        for (presented, expected) in [
+            (digest("current"), "bound"),
+            (digest("previous"), "bound"),
+            (digest("currentt"), "unbound"),
+            (format!("upper({})", digest("current")), "unbound"),
+            (format!("left({}, 63)", digest("current")), "unbound"),
+            (format!("{} || ' '", digest("current")), "unbound"),
+            ("'current'".to_owned(), "unbound"),
+            ("''".to_owned(), "unbound"),
+            ("null".to_owned(), "unbound"),
+        ] {
+            let value: Option<String> =
+                client.query_one(&format!("select ({presented})::text"), &[]).await.unwrap().get(0);
+            let found: String = client.query_one(JUDGE, &[&value]).await.unwrap().get("binding");
+            assert_eq!(found, expected, "{presented}");
+        }
+    }
+}

@@ -268,3 +268,26 @@ async fn rows_of_one_moment_keep_their_order() {
     let claims = bench.claim(&me, 10).await;
     assert_eq!((claims.len(), claims[0].texts.expose()), (1, &vec!["first".to_owned()]));
 }
+
+/// COMP-8, PROC-2: the reference claims beside us, in one statement that skips locked rows: while its claim is under way
+/// ours neither waits for it nor takes its row, and afterwards the row is its own.
+#[tokio::test]
+async fn a_claim_of_the_reference_and_ours_share_nothing() {
+    let bench = Bench::new().await;
+    let me = bench.claimant().await;
+    let (theirs, ours) = (bench.queue("1", "theirs", -10.0).await, bench.queue("2", "ours", -1.0).await);
+    let reference = bench._owner.connect().await.unwrap();
+    let sql = "begin;
+               update outbox set status = 'delivering', attempts = attempts + 1
+               where id in (select id from outbox where status = 'pending' and next_attempt_at <= now()
+                            order by next_attempt_at limit 1 for update skip locked)";
+    reference.batch_execute(sql).await.unwrap();
+    let claims = tokio::time::timeout(Duration::from_secs(5), bench.claim(&me, 10)).await.unwrap();
+    assert_eq!(claims.iter().map(|claim| claim.id).collect::<Vec<_>>(), [ours]);
+    reference.batch_execute("commit").await.unwrap();
+    assert!(bench.claim(&me, 10).await.is_empty());
+    assert_eq!(bench.row(theirs).await, ("delivering".to_owned(), 1, None, None));
+    let sql =
+        "select count(*) from (select id from outbox where status = 'pending' for update skip locked) free";
+    assert_eq!(reference.query_one(sql, &[]).await.unwrap().get::<_, i64>(0), 0, "nor does it find ours");
+}

@@ -212,7 +212,8 @@ pub struct Handoff<'turn> {
     pub turn: TurnId,
     /// The process that opened it.
     pub process: ProcessId,
-    /// False when others may have taken that process for dead: what it left is theirs.
+    /// False when others may have taken that process for dead: what it left is theirs, but for a running turn whose
+    /// contact has been told of a person already.
     pub held: bool,
     /// Its tenant.
     pub tenant: &'turn TenantId,
@@ -253,9 +254,12 @@ pub async fn resolve(database: &Database, handoff: &Handoff<'_>) -> Result<Resol
     };
     let conversation = Some(ConversationId::from(row.try_get::<_, Uuid>("conversation_id")?));
     let ours: bool = row.try_get("ours")?;
-    let found = if !ours || !handoff.held {
+    let is_running = row.try_get::<_, &str>("status")? == "running";
+    // Nobody has run it again yet, and whoever comes first has it: a reply would follow a handoff that was told (ARC-40).
+    let is_promised = is_running && handoff.told;
+    let found = if !ours || !(handoff.held || is_promised) {
         Resolved::TakenOver
-    } else if row.try_get::<_, &str>("status")? == "running" {
+    } else if is_running {
         abandon(&lease, handoff).await?
     } else {
         let queue = lease.prepared(QUEUE).await?;

@@ -144,3 +144,81 @@ async fn a_stored_message_that_is_gone_calls_nobody() {
         "select (select count(*) from rs_handoffs) + (select count(*) from outbox where kind = 'reply')";
     assert_eq!(stage.fixture.client.query_one(sql, &[]).await.unwrap().get::<_, i64>(0), 0);
 }
+
+/// ARC-40, ARC-44: what a silent process has left belongs to those who recover it, but for a turn whose contact was told
+/// of a person: it ends so, before anybody runs it once more.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_silent_process_ends_what_it_has_promised_and_nothing_else() {
+    let mut ending = Ending::new().await;
+    (ending.turn, _) = ending.fixture.opened().await;
+    let found = async |told| {
+        let handoff = Handoff { held: false, tokens_enforced: false, ..ending.handoff(Some(RIGHT), told) };
+        resolve(&ending.fixture.database, &handoff).await.unwrap().found
+    };
+    assert_eq!(found(false).await, Resolved::TakenOver, "a reply may still follow");
+    assert_eq!(ending.state().await, (false, 0, 0, 0));
+    assert_eq!(found(true).await, Resolved::Abandoned);
+    assert_eq!(ending.state().await, (true, 1, 0, 0), "a person is called, the copy is not sent again");
+    assert_eq!(found(true).await, Resolved::NothingThere, "nothing is left to run again");
+}
+
+/// ARC-40, ARC-43: a turn that another process runs again is decided there, whatever was told.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_that_was_taken_over_is_decided_elsewhere() {
+    let mut ending = Ending::new().await;
+    (ending.turn, _) = ending.fixture.opened().await;
+    ending.fixture.client.execute("update rs_owed set process_id = gen_random_uuid()", &[]).await.unwrap();
+    let handoff = Handoff { held: false, ..ending.handoff(Some(RIGHT), true) };
+    let resolution = resolve(&ending.fixture.database, &handoff).await.unwrap();
+    assert_eq!(resolution.found, Resolved::TakenOver);
+    assert_eq!(ending.state().await, (false, 0, 0, 0));
+}
+
+/// DB-17, DB-16: the day's counter stops at its end instead of failing, and the reply is confirmed all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_counter_breaks_no_turn() {
+    let fixture = Fixture::new().await;
+    for _ in 0..2 {
+        let (turn, _) = fixture.settled(false, &["the reply"], &[]).await;
+        let sql =
+            "update rs_owed set tokens = 2147483647, cost_usd = 999999, charged = true where turn_id = $1";
+        fixture.client.execute(sql, &[turn.as_uuid()]).await.unwrap();
+        confirm(&fixture.database, &[turn], Timestamp::now()).await.unwrap();
+    }
+    let sql = "select tokens, cost_usd = 999999.999999, (select count(*) from rs_owed) from budget_counters";
+    let row = fixture.client.query_one(sql, &[]).await.unwrap();
+    assert_eq!((row.get(0), row.get(1), row.get(2)), (i32::MAX, true, 0_i64));
+}
+
+/// AC-DL-15, BOX-3, BOX-4: a reply that is held for a minute holds the contact's next one back to the same moment; what is
+/// delivered or given up, a token row and another contact's reply hold nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn only_a_queued_reply_of_the_contact_holds_the_next_back() {
+    let fixture = Fixture::new().await;
+    fixture.settled(false, &["before"], &[]).await;
+    let row = async |kind: &str, status: &str, subscriber: &str| {
+        let sql = "insert into outbox (tenant_id, subscriber_id, conversation_id, kind, payload, status, next_attempt_at)
+                   select 'test', $3, id, $1, '{}', $2, now() + interval '1 minute' from conversations
+                   returning next_attempt_at::text";
+        let row = fixture.client.query_one(sql, &[&kind, &status, &subscriber]).await.unwrap();
+        row.get::<_, String>(0)
+    };
+    let due = async |text: &str| {
+        fixture.settled(true, &[text], &[]).await;
+        let sql = "select next_attempt_at::text, next_attempt_at <= clock_timestamp() from outbox where payload = $1";
+        let row = fixture.client.query_one(sql, &[&json!({ "messages": [text] })]).await.unwrap();
+        (row.get::<_, String>(0), row.get::<_, bool>(1))
+    };
+    for (kind, status, subscriber) in [
+        ("reply", "delivered", "70010001"),
+        ("reply", "failed", "70010001"),
+        ("contact_token", "pending", "70010001"),
+        ("reply", "pending", "another"),
+    ] {
+        row(kind, status, subscriber).await;
+    }
+    assert!(due("first").await.1, "nothing holds it");
+    fixture.client.execute("delete from outbox where payload <> '{}'", &[]).await.unwrap();
+    let held = row("reply", "pending", "70010001").await;
+    assert_eq!(due("second").await, (held, false));
+}

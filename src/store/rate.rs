@@ -13,10 +13,12 @@ const LONGEST_PUSH: Duration = Duration::from_secs(60);
 /// Takes the next place and says how long to wait for it, and how many processes are alive. A clock of the database
 /// that was set back leaves a time far in the future; it is cut down to what a push can make, or every call would
 /// wait for that clock. $2: seconds between calls; $3: seconds that a full burst makes up for; $4: longest time ahead;
-/// $5: seconds after which a process is dead.
+/// $5: seconds after which a process is dead. The one row is wanted by every call of every process, and whoever has it would
+/// keep it until the disk has it: a place that a crash of the server forgets costs less, so the commit does not wait.
 pub(super) const RESERVE: &str = "
     insert into rs_rate as r (tenant_id, tat)
-    values ($1, clock_timestamp() + make_interval(secs => $2))
+    select $1::text, clock_timestamp() + make_interval(secs => $2)
+    where set_config('synchronous_commit', 'off', true) is not null
     on conflict (tenant_id) do update
       set tat = greatest(least(r.tat, clock_timestamp() + make_interval(secs => $4)), clock_timestamp())
                 + make_interval(secs => $2)

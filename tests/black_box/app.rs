@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::net::TcpListener;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -31,6 +32,8 @@ pub struct Setup {
     pub database_url: Option<String>,
     /// Another command than `serve`.
     pub command: Option<&'static [&'static str]>,
+    /// Most open files of the process, its hard limit.
+    pub open_files: Option<u64>,
 }
 
 impl Setup {
@@ -74,7 +77,17 @@ impl Setup {
             process: None,
             runs: 0,
             arguments: self.command.unwrap_or(&["serve"]).to_vec(),
+            open_files: self.open_files,
         }
+    }
+}
+
+fn limit_open_files(limit: u64) -> std::io::Result<()> {
+    let wanted = libc::rlimit { rlim_cur: limit, rlim_max: limit };
+    // SAFETY: the pointer is to a value of ours that lives through the call.
+    match unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const wanted) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
     }
 }
 
@@ -185,6 +198,7 @@ pub struct TestApp {
     runs: u32,
     /// What the binary is started with.
     pub arguments: Vec<&'static str>,
+    open_files: Option<u64>,
 }
 
 impl TestApp {
@@ -227,6 +241,7 @@ impl TestApp {
             process: None,
             runs: 0,
             arguments: self.arguments.clone(),
+            open_files: self.open_files,
         }
     }
 
@@ -261,7 +276,12 @@ impl TestApp {
     pub fn spawn_into(&mut self, stdout: impl Into<Stdio>) {
         self.runs += 1;
         let stderr = fs::File::create(self.folder.path.join(format!("stderr-{}", self.runs))).unwrap();
-        let child = Command::new(BINARY)
+        let mut command = Command::new(BINARY);
+        if let Some(limit) = self.open_files {
+            // SAFETY: the one call between fork and exec is async-signal-safe.
+            unsafe { command.pre_exec(move || limit_open_files(limit)) };
+        }
+        let child = command
             .args(&self.arguments)
             .env_clear()
             .envs(&self.env)

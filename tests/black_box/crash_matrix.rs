@@ -216,7 +216,7 @@ async fn run(cells: &[Cell], times: Times) -> Vec<(Cell, Report, String)> {
 }
 
 /// Every cell keeps the promises.
-async fn must_hold(cells: &[Cell]) {
+async fn must_hold(cells: &[Cell]) -> Vec<(Cell, Report, String)> {
     let results = run(cells, Times::chosen()).await;
     let broken: Vec<String> = results
         .iter()
@@ -224,6 +224,7 @@ async fn must_hold(cells: &[Cell]) {
         .map(|(cell, report, story)| format!("{cell:?}: {report}\n{story}"))
         .collect();
     assert!(broken.is_empty(), "{}", broken.join("\n\n"));
+    results
 }
 
 /// A point in the three shapes; `nth` by shape, because a burst passes it twice.
@@ -285,10 +286,20 @@ async fn paused_and_continued() {
     must_hold(&SHAPES.map(|shape| Cell::new(Blow::Pause, shape, true))).await;
 }
 
-/// ARC-60, ARC-44: an outage of the database makes nobody dead and loses nothing.
+/// ARC-60, ARC-40, ARC-44: an outage of the database makes nobody dead and loses nothing, and whoever was told of a person
+/// during it is not answered by the model afterwards.
 #[tokio::test]
 async fn without_its_database() {
-    must_hold(&SHAPES.map(|shape| Cell::new(Blow::Outage, shape, true))).await;
+    let results = must_hold(&SHAPES.map(|shape| Cell::new(Blow::Outage, shape, true))).await;
+    for (cell, report, story) in results {
+        assert_eq!(report.corrected, 0, "{cell:?}: {report}\n{story}");
+        let handed_off = match cell.shape {
+            Shape::Inline => 1,
+            Shape::Deferred => 0,
+            Shape::Burst => 3,
+        };
+        assert_eq!(report.handed_off, handed_off, "{cell:?}: {report}\n{story}");
+    }
 }
 
 /// ARC-46: a turn whose second run dies too ends with a person, and the contact is heard again.

@@ -59,6 +59,24 @@ async fn an_extra_column_of_the_outbox_keeps_its_default() {
     assert_eq!(rows[0]["channel"], "manychat");
 }
 
+/// DB-2: however many messages come at once, a process works with ten connections, and has one for its beats and one to
+/// listen.
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_connections_are_enough() {
+    let app = Setup::default().env("RATE_LIMIT_PER_MINUTE", "10000").start().await;
+    let crowd: Vec<_> = (0..120).map(|number| app.send_later(&format!("87{number:05}"), "hello")).collect();
+    let sql = "select count(*)::int as count from pg_stat_activity
+               where datname = current_database() and backend_type = 'client backend' and pid <> pg_backend_pid()";
+    let mut most = 0;
+    while !crowd.iter().all(tokio::task::JoinHandle::is_finished) {
+        most = most.max(app.rows(sql).await[0]["count"].as_i64().unwrap());
+    }
+    for answer in crowd {
+        assert_eq!(answer.await.unwrap().status, 200);
+    }
+    assert!((4..=12).contains(&most), "{most} connections");
+}
+
 /// DEC-15: a private server that dies under the service is named in one line that says what to do.
 #[tokio::test]
 async fn a_private_server_that_dies_is_named() {

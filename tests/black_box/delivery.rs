@@ -92,3 +92,81 @@ async fn a_failing_reply_holds_back_its_own_contact_only() {
     assert_eq!(tries, ["a two", "play"]);
     assert!(last.len() >= 4 && last.chunks(2).all(|attempt| attempt == ["a one", "play"]), "{calls:?}");
 }
+
+/// AC-DL-14, WRK-3, WRK-6: five replies of one contact go out in the order in which they were written; while the first hangs,
+/// the others wait unattempted and another contact's goes out; the batch is over only when the last chain is.
+#[tokio::test]
+async fn a_hanging_reply_stops_its_own_contact_only() {
+    let stub = StubManyChat::start().await;
+    stub.hold(ANN);
+    let mut app = worker(&stub).await;
+    for text in ["one", "two", "three", "four", "five"] {
+        queue(&app, ANN, &[text]).await;
+    }
+    queue(&app, BEN, &["for Ben"]).await;
+    app.spawn();
+    app.await_rows("select 1 from outbox where status = 'delivered' and subscriber_id = '82'").await;
+    while asked(&stub, ANN).is_empty() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let of_ann = "select status, attempts from outbox where subscriber_id = '81' order by created_at, rs_seq";
+    let rows = app.await_that(of_ann, |rows| rows[0]["status"] == "delivering").await;
+    assert!(rows[1..].iter().all(|row| row["status"] == "pending" && row["attempts"] == 0), "{rows:?}");
+    assert_eq!(asked(&stub, ANN), ["one"]);
+    assert!(app.logs("outbox batch processed").is_empty(), "a chain of it has not ended");
+    stub.let_go();
+    app.await_that("select 1 from outbox where status = 'delivered'", |rows| rows.len() == 6).await;
+    let texts: Vec<String> = asked(&stub, ANN).into_iter().filter(|asked| asked != "play").collect();
+    assert_eq!(texts, ["one", "two", "three", "four", "five"]);
+    app.log_line("outbox batch processed").await;
+    assert!(app.rows("select 1 from outbox where status = 'delivering'").await.is_empty());
+}
+
+/// AC-DL-18, WRK-11, PROC-6: a stop finishes the reply that is being sent and leaves the next one as it was.
+#[tokio::test]
+async fn a_stop_finishes_what_is_being_sent_and_nothing_more() {
+    let stub = StubManyChat::start().await;
+    stub.hold(ANN);
+    let mut app = worker(&stub).await;
+    queue(&app, ANN, &["first"]).await;
+    queue(&app, ANN, &["second"]).await;
+    app.spawn();
+    stub.await_call(SET_FIELD).await;
+    app.signal(libc::SIGTERM);
+    app.log_line("shutting down").await;
+    stub.let_go();
+    assert_eq!(app.stop(libc::SIGCONT).await.code(), Some(0));
+    assert_eq!(asked(&stub, ANN), ["first", "play"]);
+    let rows = app.rows("select status, attempts from outbox order by created_at, rs_seq").await;
+    assert_eq!(
+        rows,
+        [json!({"status": "delivered", "attempts": 1}), json!({"status": "pending", "attempts": 0})]
+    );
+}
+
+/// AC-DL-13 as DEC-31 decides it, BOX-13, BOX-16, DEC-25: a refusal ends with a person at the first attempt; what may work
+/// later is tried again however many attempts there were, after the longest pause.
+#[tokio::test]
+async fn a_refusal_ends_at_once_and_attempts_alone_end_nothing() {
+    let stub = StubManyChat::start().await;
+    stub.answer_contact(SET_FIELD, ANN, 400);
+    stub.answer_contact(SEND_FLOW, BEN, 503);
+    let mut app = worker(&stub).await;
+    queue(&app, ANN, &["refused"]).await;
+    queue(&app, BEN, &["later"]).await;
+    app.run("update outbox set attempts = 30 where subscriber_id = '82'").await;
+    app.spawn();
+    let of = |contact: &str| {
+        format!(
+            "select status, attempts, next_attempt_at > now() + interval '4 minutes' as late
+             from outbox where subscriber_id = '{contact}' and status in ('failed', 'pending') and attempts not in (0, 30)"
+        )
+    };
+    let refused = app.await_rows(&of(ANN)).await;
+    assert_eq!(refused, [json!({ "status": "failed", "attempts": 1, "late": false })]);
+    let later = app.await_rows(&of(BEN)).await;
+    assert_eq!(later, [json!({ "status": "pending", "attempts": 31, "late": true })]);
+    let called = "select subscriber_id from rs_handoffs h join conversations c on c.id = h.conversation_id
+                  where c.escalated_at is not null";
+    assert_eq!(app.rows(called).await, [json!({ "subscriber_id": ANN })]);
+}

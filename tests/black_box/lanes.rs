@@ -5,9 +5,10 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::answers::{free_lane, hold_lane};
-use crate::app::{CONTACT, Setup, TestApp};
+use crate::app::{CONTACT, SECRET, Setup, TestApp, post};
 use crate::handoffs::with;
 use crate::stub_manychat::{SEND_FLOW, StubManyChat};
+use crate::tokens::{Stage, message};
 
 const REPLIES: &str = "select payload, next_attempt_at from outbox where kind = 'reply' order by created_at";
 
@@ -25,6 +26,32 @@ async fn due_in_order(app: &TestApp) -> bool {
     let sql = "select bool_and(next_attempt_at > now() + interval '50 minutes') as late from outbox
                where kind = 'reply'";
     app.rows(sql).await == [json!({"late": true})]
+}
+
+/// TURN-2, TURN-3, ARC-45a: what a message proved when it had to wait is asked again when its turn comes: meanwhile its token
+/// has been replaced twice, and it is no proof any longer.
+#[tokio::test]
+async fn a_waiting_message_is_judged_again() {
+    let stage = Stage::start(true).await;
+    stage.say(CONTACT, "hello", None).await;
+    let token = json!(stage.token(CONTACT).await);
+    hold_lane(&stage.app).await;
+    let body = message(CONTACT, "what have I told you?", Some(token));
+    let waits = tokio::spawn(post(stage.app.port, body, Some(SECRET)));
+    let kept = stage.app.await_rows("select binding from rs_inbox").await;
+    assert_eq!(kept, [json!({ "binding": "bound" })]);
+    stage
+        .app
+        .run(
+            "update conversations set token_hash = 'newest', previous_token_hash = 'newer', token_generation = 3,
+                    rs_unwritten_token = null, token_issued_at = now() - interval '1 minute'",
+        )
+        .await;
+    free_lane(&stage.app).await;
+    assert_eq!(waits.await.unwrap().status, 200);
+    let turns = stage.app.await_rows("select bound from turns where text = 'what have I told you?'").await;
+    assert_eq!(turns, [json!({ "bound": false })]);
+    assert!(stage.app.rows("select 1 from rs_inbox").await.is_empty());
 }
 
 /// LANE-6, LANE-7, AC-CH-20, BOX-3: behind a queued reply there is neither an inline reply nor a holding line.

@@ -129,3 +129,56 @@ fn sql_and_providers_stay_in_their_rooms() {
         }
     }
 }
+
+/// The code of a file without its comments.
+fn code_of(path: &Path) -> String {
+    let text = fs::read_to_string(path).unwrap();
+    text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
+}
+
+/// ARC-2, ARC-19: what a turn does, and everything below it, knows no actor system and no web server; neither does the
+/// conversation's state machine.
+#[test]
+fn actix_stays_at_the_doors_and_in_the_actors() {
+    let is_free = |place: &str| {
+        let below =
+            ["turn", "model", "tools", "funnel", "channel", "manychat", "store", "media", "config", "domain"];
+        let room = place.split('/').next().unwrap_or_default();
+        below.contains(&room)
+            || place == "actors/conversation/machine.rs"
+            || place == "actors/conversation/events.rs"
+    };
+    let mut seen = 0;
+    for path in sources(&source_folder()) {
+        let place = path.strip_prefix(source_folder()).unwrap().to_string_lossy().into_owned();
+        if is_free(&place) {
+            seen += 1;
+            assert!(!code_of(&path).contains("actix"), "actix in {place}");
+        }
+    }
+    assert!(seen > 50, "the test must see the files, it saw {seen}");
+}
+
+/// ARC-5: the lints that keep panics and short names out are errors, and `anyhow` is for commands only.
+#[test]
+fn panics_are_refused_by_the_lints() {
+    let manifest = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml")).unwrap();
+    for lint in ["unwrap_used", "expect_used", "indexing_slicing", "panic", "todo", "min_ident_chars"] {
+        let line = format!("{lint} = \"deny\"");
+        assert!(manifest.lines().any(|found| found.trim() == line), "{line}");
+    }
+    for path in sources(&source_folder()) {
+        let place = path.strip_prefix(source_folder()).unwrap().to_string_lossy().into_owned();
+        let is_command = place.starts_with("cli") || place.starts_with("bin") || place == "main.rs";
+        assert!(is_command || !code_of(&path).contains("anyhow::"), "anyhow in {place}");
+    }
+}
+
+/// ARC-8: a file that is much longer than 500 lines is two files.
+#[test]
+fn no_file_is_too_long() {
+    for path in sources(&source_folder()) {
+        let lines = fs::read_to_string(&path).unwrap().lines().count();
+        assert!(lines <= 550, "{} has {lines} lines", path.display());
+    }
+}

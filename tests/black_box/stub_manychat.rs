@@ -29,6 +29,8 @@ struct Inner {
     /// By path and contact; they win over the others.
     of_contact: BTreeMap<(String, String), u16>,
     silent: Vec<String>,
+    /// Contacts whose calls are answered later.
+    held: Vec<String>,
     message: Option<String>,
     /// Tags of every contact and of the account.
     tags: Vec<String>,
@@ -74,6 +76,16 @@ impl StubManyChat {
         self.inner.lock().unwrap().silent.push(path.to_owned());
     }
 
+    /// From now on nothing about this contact is answered.
+    pub fn hold(&self, subscriber: &str) {
+        self.inner.lock().unwrap().held.push(subscriber.to_owned());
+    }
+
+    /// Answers what was held.
+    pub fn let_go(&self) {
+        self.inner.lock().unwrap().held.clear();
+    }
+
     pub fn set_tags(&self, tags: &[&str]) {
         self.inner.lock().unwrap().tags = tags.iter().map(|tag| (*tag).to_owned()).collect();
     }
@@ -101,10 +113,10 @@ impl StubManyChat {
 
 async fn serve(mut socket: TcpStream, inner: Arc<Mutex<Inner>>) {
     while let Some(call) = read_call(&mut socket).await {
+        let contact = call.body["subscriber_id"].as_str().unwrap_or_default().to_owned();
         let (status, silent, body) = {
             let mut inner = inner.lock().unwrap();
             let path = call.path.clone();
-            let contact = call.body["subscriber_id"].as_str().unwrap_or_default().to_owned();
             inner.calls.push(call);
             let tags: Vec<Value> = inner.tags.iter().map(|tag| json!({ "id": 1, "name": tag })).collect();
             let data = match path.as_str() {
@@ -112,7 +124,7 @@ async fn serve(mut socket: TcpStream, inner: Arc<Mutex<Inner>>) {
                 GET_TAGS => Value::Array(tags),
                 _ => json!({}),
             };
-            let special = inner.of_contact.get(&(path.clone(), contact));
+            let special = inner.of_contact.get(&(path.clone(), contact.clone()));
             let status = special.or(inner.statuses.get(&path)).copied().unwrap_or(200);
             let word = if status == 200 { "success" } else { "error" };
             let message = inner.message.as_deref().unwrap_or("as the test wishes");
@@ -121,6 +133,9 @@ async fn serve(mut socket: TcpStream, inner: Arc<Mutex<Inner>>) {
         };
         if silent {
             return std::future::pending().await;
+        }
+        while inner.lock().unwrap().held.contains(&contact) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
         let head = format!("HTTP/1.1 {status} Played\r\nContent-Type: application/json\r\n");
         let answer = format!("{head}Content-Length: {}\r\n\r\n{body}", body.len());

@@ -26,6 +26,11 @@ const MOST_AT_ONCE: usize = 20;
 const MOST_TOKENS_AT_ONCE: usize = 4;
 /// The fallback when nothing wakes the worker (ARC-47a).
 const POLL: Duration = Duration::from_secs(1);
+/// While at least this many places are free, one that becomes free is filled at once; below, several are filled together:
+/// a look costs the database more than what it finds.
+const ROOM: usize = MOST_AT_ONCE / 2;
+/// How long places are gathered at most.
+const GATHER: Duration = Duration::from_millis(10);
 /// Shortest pause between two looks by the clock.
 const SHORTEST: Duration = Duration::from_millis(5);
 /// How often a stop looks whether it is done.
@@ -393,6 +398,7 @@ impl Handler<DeliveryEnded> for OutboxActor {
         match ended {
             // What was given back would be claimed again at once: leave it to the clock.
             Ended::Released | Ended::Lost => self.look_in(POLL, ctx),
+            _ if self.in_flight.free().0 < ROOM => self.look_in(GATHER, ctx),
             _ => self.look(ctx),
         }
     }

@@ -164,7 +164,31 @@ pub(in crate::actors) fn random_share() -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
+
+    /// WRK-8, ARC-43: what ManyChat has accepted is written down again and again, because a row that is not marked goes
+    /// out a second time; only after two minutes is it left to that.
+    #[tokio::test(start_paused = true)]
+    async fn an_accepted_text_is_recorded_until_the_database_takes_it() {
+        let started = tokio::time::Instant::now();
+        let tries = Cell::new(0);
+        let held = record(|| async {
+            tries.set(tries.get() + 1);
+            if tries.get() < 100 { Err(StoreError::InDoubt) } else { Ok(Held::Yes) }
+        });
+        assert_eq!((held.await, tries.get()), (Held::Yes, 100));
+        assert!(started.elapsed() > Duration::from_secs(49), "{:?}", started.elapsed());
+        let never = record(|| async { Err(StoreError::InDoubt) }).await;
+        assert_eq!(never, Held::Lost, "the lease ends, and the row counts as attempted");
+        assert!(started.elapsed() > Duration::from_secs(165), "{:?}", started.elapsed());
+        assert_eq!(
+            record(|| async { Ok(Held::Lost) }).await,
+            Held::Lost,
+            "somebody else's row is let go at once"
+        );
+    }
 
     /// BOX-13, GAP-DL-9, DEC-31: doubling from 2 s to 300 s, a tenth of jitter.
     #[test]
