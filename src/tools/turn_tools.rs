@@ -101,6 +101,9 @@ pub struct Offer {
     pub nudge: bool,
     /// Whether flows go out at the call.
     pub flows: FlowMode,
+    /// What a first run of this turn, which a dead process began, has sent: the entries as they ended, in order. They
+    /// count as this turn's own: they stand first in its record, a flow among them is not sent again (ARC-41, ARC-46).
+    pub earlier: Vec<Entry>,
 }
 
 /// FLOW-1
@@ -193,6 +196,12 @@ impl TurnTools {
     #[must_use]
     pub fn summary(&self) -> StepSummary {
         StepSummary::default()
+    }
+
+    /// Until when the flows that ManyChat has accepted so far play; a request in flight does not count (WAIT-1, WAIT-5).
+    #[must_use]
+    pub fn plays_until(&self) -> Option<std::time::Instant> {
+        None
     }
 
     /// Ends the turn's tools: waits for requests in flight when the turn failed (FLOW-7), then says what is to be recorded and what
