@@ -21,7 +21,7 @@ pub use guardrails::{Cause, Checked, check, ends_with_question, leaks};
 pub use mock::{MockModel, MockMood, MockSwitch};
 pub use port::{
     Image, MessageRole, ModelAnswer, ModelError, ModelMessage, ModelOutput, ModelProvider, ModelRequest,
-    Part, Usage,
+    Opaque, Part, ToolCall, ToolCalls, ToolResult, Usage,
 };
 pub use pricing::Prices;
 pub use prompt::{HistoryTurn, SystemPrompt};

@@ -16,6 +16,7 @@ use super::prompt::{self, HistoryTurn, SystemPrompt};
 use super::reply::{self, Bounds, Faults, Reply};
 use crate::config::{ModelName, ModelSettings, ReasoningEffort, Tenant};
 use crate::domain::{ContactText, EscalationReason, Role, Usd};
+use crate::tools::TurnTools;
 
 /// What one turn gives the model. All of it belongs to one loaded configuration (PROMPT-5). `Debug` shows no text.
 #[derive(Clone)]
@@ -30,6 +31,9 @@ pub struct TurnInput {
     pub texts: Vec<ContactText>,
     /// Earlier turns, oldest first (02 section 4).
     pub history: Vec<HistoryTurn>,
+    /// What the model may do besides answering. The caller keeps a share, so that it knows what was done when this turn
+    /// is aborted, and ends it with [`TurnTools::finish`] (RUN-1). `None`, or no definition in it, offers nothing.
+    pub tools: Option<Arc<TurnTools>>,
 }
 
 impl fmt::Debug for TurnInput {
@@ -141,6 +145,7 @@ impl Runner {
             system: input.system.text(),
             messages: prompt::messages(&input.history, &input.state_lines, &input.texts),
             response_schema: reply::schema(),
+            tools: Arc::new([]),
             max_output_tokens: self.max_output_tokens,
             temperature: None,
             reasoning_effort: self.reasoning_effort,
@@ -184,7 +189,7 @@ fn model_object(output: ModelOutput) -> Result<Value, ModelError> {
         ModelOutput::Text(text) => {
             serde_json::from_str(&text).map_err(|_| ModelError::ReplyInvalid(Faults::at("(root)")))?
         }
-        ModelOutput::Missing => return Err(ModelError::ReplyMissing),
+        ModelOutput::Calls(_) | ModelOutput::Missing => return Err(ModelError::ReplyMissing),
     };
     match Reply::parse(&object, Bounds::Model) {
         Ok(_) => Ok(object),

@@ -212,6 +212,7 @@ async fn ask_model(context: &TurnContext, request: &TurnRequest, opened: &OpenTu
         state_lines: Vec::new(),
         texts: request.texts().cloned().collect(),
         history: opened.history.iter().map(history_turn).collect(),
+        tools: None,
     };
     let started = Instant::now();
     match tokio::time::timeout(context.settings.model_abort, context.runner.run(input)).await {

@@ -113,22 +113,24 @@ fn with_temperature(options: ChatOptions, wire: Wire, request: &ModelRequest, fo
 }
 
 fn message(message: &ModelMessage) -> ChatMessage {
-    let content = MessageContent::from_parts(message.parts.iter().map(part).collect::<Vec<_>>());
+    let content = MessageContent::from_parts(message.parts.iter().filter_map(part).collect::<Vec<_>>());
     match message.role {
         MessageRole::User | MessageRole::StepNote => ChatMessage::user(content),
         MessageRole::Assistant => ChatMessage::assistant(content),
+        MessageRole::ToolResults => ChatMessage::tool(content),
     }
 }
 
-fn part(part: &Part) -> ContentPart {
-    match part {
+fn part(part: &Part) -> Option<ContentPart> {
+    Some(match part {
         Part::Text(text) => ContentPart::Text(text.clone()),
         Part::Contact(fenced) => ContentPart::Text(fenced.as_str().to_owned()),
         Part::Image(image) => {
             let encoded = BASE64.encode(&image.bytes);
             ContentPart::Binary(Binary::from_base64(image.media_type.as_str(), encoded, None))
         }
-    }
+        Part::Calls(_) | Part::Result(_) => return None,
+    })
 }
 
 #[cfg(test)]

@@ -155,7 +155,9 @@ pub const fn base_path(wire: Wire) -> &'static str {
 pub fn text(role: MessageRole, words: &str) -> ModelMessage {
     let part = match role {
         MessageRole::User => Part::Contact(FencedText::new(words)),
-        MessageRole::Assistant | MessageRole::StepNote => Part::Text(words.to_owned()),
+        MessageRole::Assistant | MessageRole::ToolResults | MessageRole::StepNote => {
+            Part::Text(words.to_owned())
+        }
     };
     ModelMessage { role, parts: vec![part] }
 }
@@ -170,6 +172,7 @@ pub fn request() -> ModelRequest {
             text(MessageRole::User, SECRET),
         ],
         response_schema: reply::schema(),
+        tools: Arc::new([]),
         max_output_tokens: 400,
         temperature: Some(0.3),
         reasoning_effort: None,

@@ -65,6 +65,7 @@ async fn run(settings: &ModelSettings) -> TurnResult {
         state_lines: Vec::new(),
         texts: vec![ContactText::new("and which days?")],
         history: Vec::new(),
+        tools: None,
     };
     resolve(settings).unwrap().run(input).await
 }

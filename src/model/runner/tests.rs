@@ -78,6 +78,7 @@ fn asking(text: &str) -> TurnInput {
         state_lines: Vec::new(),
         texts: vec![ContactText::new(text)],
         history: Vec::new(),
+        tools: None,
     }
 }
 
