@@ -3,11 +3,13 @@
 //! Never: decides what a contact reads, lets a model name a contact or a name of ManyChat, tries an action twice.
 
 mod action;
+mod perform;
 mod reach;
 mod record;
 mod turn_tools;
 
 pub use action::{Action, FlowOrigin};
+pub use perform::{Performer, Stopped, TurnPlace};
 pub use reach::{ActionNumber, Reach, ReadFailure};
 pub use record::{Entry, Status};
 pub use turn_tools::{
