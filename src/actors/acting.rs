@@ -89,7 +89,9 @@ impl Acting {
             let conversation = open.conversation;
             match path {
                 Path::Inline => tracing::error!(%conversation, err = %error, "inline actions not recorded"),
-                Path::Deferred => tracing::error!(%conversation, err = %error, "deferred actions not recorded"),
+                Path::Deferred => {
+                    tracing::error!(%conversation, err = %error, "deferred actions not recorded")
+                }
             }
             tokio::time::sleep(RECORD_PAUSE).await;
         }

@@ -94,7 +94,12 @@ pub struct System {
 /// How long a reply that is being sent gets at a stop, whatever the turns have used up: two calls and a gap.
 const LAST_REPLY: Duration = Duration::from_secs(10);
 
-fn worker_parts(context: &TurnContext, settings: OutboxSettings, acting: &Acting, io: &Handle) -> WorkerParts {
+fn worker_parts(
+    context: &TurnContext,
+    settings: OutboxSettings,
+    acting: &Acting,
+    io: &Handle,
+) -> WorkerParts {
     let claimant = Claimant {
         tenant: context.settings.tenant.clone(),
         process: context.pulse.process(),

@@ -157,7 +157,8 @@ pub(super) fn opened_of(row: &Row, process: ProcessId) -> Result<Vec<OpenActions
     let Some(Value::Array(rows)) = found else { return Ok(Vec::new()) };
     rows.into_iter()
         .map(|mut one| {
-            let id = |name: &str| one.get(name).and_then(Value::as_str).and_then(|id| id.parse::<Uuid>().ok());
+            let id =
+                |name: &str| one.get(name).and_then(Value::as_str).and_then(|id| id.parse::<Uuid>().ok());
             let unexpected = StoreError::Unexpected { what: "rs_actions" };
             let (Some(turn), Some(conversation)) = (id("turn"), id("conversation")) else {
                 return Err(unexpected);

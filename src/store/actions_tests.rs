@@ -31,8 +31,7 @@ fn record() -> Value {
 async fn settled(fixture: &Fixture, deferred: bool, rest: Option<&str>) -> (TurnId, Uuid) {
     let (turn, opened) = fixture.opened().await;
     let row = Uuid::now_v7();
-    let payload =
-        |text: &str| json!({ "messages": [text], "actions": staged(), "turnId": row.to_string() });
+    let payload = |text: &str| json!({ "messages": [text], "actions": staged(), "turnId": row.to_string() });
     let request = SettleRequest {
         conversation: opened.conversation,
         turn,

@@ -150,13 +150,8 @@ pub async fn begin(database: &Database, attempt: &Attempt, under: Under) -> Resu
         Under::Turn => BEGIN_IN_TURN,
         Under::Actions => BEGIN_AFTER,
     };
-    let values: &[&(dyn ToSql + Sync)] = &[
-        &attempt.turn,
-        &attempt.action,
-        attempt.process.as_uuid(),
-        &attempt.entry,
-        &attempt.claims_opening,
-    ];
+    let values: &[&(dyn ToSql + Sync)] =
+        &[&attempt.turn, &attempt.action, attempt.process.as_uuid(), &attempt.entry, &attempt.claims_opening];
     let statement = lease.prepared(statement).await?;
     let row = lease.client()?.query_one(&statement, values).await?;
     lease.give_back();

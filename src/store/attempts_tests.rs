@@ -50,7 +50,8 @@ async fn a_superseded_turn_attempts_nothing() {
 async fn the_opening_is_claimed_once() {
     let fixture = Fixture::new().await;
     let (turn, opened) = fixture.opened().await;
-    let claims = |action| Attempt { claims_opening: true, ..attempt(&fixture, turn, opened.conversation, action) };
+    let claims =
+        |action| Attempt { claims_opening: true, ..attempt(&fixture, turn, opened.conversation, action) };
     assert_eq!(begin(&fixture.database, &claims(0), Under::Turn).await.unwrap(), Begun::Yes);
     assert_eq!(begin(&fixture.database, &claims(8), Under::Turn).await.unwrap(), Begun::OpeningTaken);
 }

@@ -164,7 +164,11 @@ impl Performer {
         let chain = std::iter::successors(Some(action), |action| action.follow_on());
         for (depth, action) in (0..PER_ACTION).zip(chain) {
             match self.once(place, first + depth, action, Priority::InRequest).await {
-                Tried::Entry(entry) | Tried::Stopped(_, entry) => entries.push(entry),
+                Tried::Entry(entry) => entries.push(entry),
+                Tried::Stopped(_, entry) => {
+                    report(place, &entry);
+                    entries.push(entry);
+                }
                 Tried::Nothing => break,
             }
             if entries.last().is_none_or(|last| last.status != Status::Performed) {
@@ -187,7 +191,8 @@ impl Performer {
         let (begun, result) = match request_of(action) {
             Some(request) => {
                 let told = Arc::new(Mutex::new(None));
-                let gate = Gate::new(begin(self.database.clone(), attempt.clone(), place.under, Arc::clone(&told)));
+                let gate =
+                    Gate::new(begin(self.database.clone(), attempt.clone(), place.under, Arc::clone(&told)));
                 let result = self.manychat.perform_through(&place.subscriber, request, priority, gate).await;
                 let begun = told.lock().unwrap_or_else(PoisonError::into_inner).take();
                 (begun, result.map_err(|error| failure_of(&error, action, &place.subscriber)))
@@ -199,14 +204,15 @@ impl Performer {
         }
         match begun {
             Some(Ok(Begun::Yes)) => self.finished(place, &attempt, action, result).await,
-            Some(Ok(Begun::Before)) => Tried::Entry(failed(action, "outcome unknown: it was attempted before")),
+            Some(Ok(Begun::Before)) => {
+                Tried::Entry(failed(action, "outcome unknown: it was attempted before"))
+            }
             Some(Ok(Begun::OpeningTaken)) => Tried::Nothing,
             Some(Ok(Begun::Superseded)) => {
                 Tried::Stopped(Stopped::Superseded, failed(action, "not attempted: the turn was superseded"))
             }
             Some(Err(error)) => {
                 let entry = failed(action, "not attempted: the database did not answer");
-                report(place, &entry);
                 tracing::warn!(conversation = %place.conversation, err = %error, "attempt of an action not recorded");
                 Tried::Stopped(Stopped::NotNow, entry)
             }
@@ -214,7 +220,6 @@ impl Performer {
             None => {
                 let error = result.err().map_or_else(|| "not attempted".to_owned(), |failure| failure.text);
                 let entry = failed(action, &error);
-                report(place, &entry);
                 Tried::Stopped(Stopped::NotNow, entry)
             }
         }
@@ -325,7 +330,9 @@ fn failure_of(error: &ManyChatError, action: &Action, contact: &SubscriberId) ->
     }
     text = without(&text, contact.expose());
     let text = scrub_text(&text);
-    Failure { text: if error.may_have_acted() { cut(&format!("outcome unknown: {text}")) } else { cut(&text) } }
+    Failure {
+        text: if error.may_have_acted() { cut(&format!("outcome unknown: {text}")) } else { cut(&text) },
+    }
 }
 
 fn without(text: &str, part: &str) -> String {

@@ -244,7 +244,8 @@ async fn staged_actions_run_in_order_whatever_fails() {
     assert_eq!(bench.made(), ["tag-a", "tag-b", "f_note=Likes boats."]);
     let nudges: i64 = bench.client.query_one("select count(*) from nudges", &[]).await.unwrap().get(0);
     assert_eq!(nudges, 1, "NTOOL-4");
-    let kept = bench.client.query_one("select string_agg(entry::text, '') from rs_attempts", &[]).await.unwrap();
+    let kept =
+        bench.client.query_one("select string_agg(entry::text, '') from rs_attempts", &[]).await.unwrap();
     assert!(!kept.get::<_, String>(0).contains("boats"), "NOTE-6: an attempt keeps no note");
 }
 
@@ -257,8 +258,11 @@ async fn what_the_dead_have_attempted_is_not_repeated() {
     let tag = |id: &str| json!({ "tool": "add_tag", "id": id, "tag": format!("tag-{id}") });
     let mut open = bench.open(json!([tag("done"), tag("begun"), write, tag("never")]));
     let entry = |id: &str, status: &str| json!({ "tool": "add_tag", "id": id, "status": status });
-    open.attempted =
-        vec![(0, entry("done", "performed")), (8, entry("begun", "failed")), (16, entry("stage", "performed"))];
+    open.attempted = vec![
+        (0, entry("done", "performed")),
+        (8, entry("begun", "failed")),
+        (16, entry("stage", "performed")),
+    ];
     let groups = bench.perform(&open).await;
     let ids = groups.iter().map(|group| group.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>());
     assert_eq!(ids.collect::<Vec<_>>(), [vec!["done"], vec!["begun"], vec!["stage", "event"], vec!["never"]]);
@@ -306,8 +310,15 @@ fn an_error_is_cleaned_and_cut() {
 /// READ-6: a class of ours, and whether it took too long.
 #[test]
 fn a_failed_read_tells_its_class_only() {
-    let lost = |reason| ManyChatError::Connection { endpoint: manychat::Endpoint::GetInfo, reason, sent: true };
-    assert_eq!(read_failure(&lost(LostBy::Aborted)), ReadFailure { class: "connection_error", timed_out: true });
-    assert_eq!(read_failure(&lost(LostBy::Network)), ReadFailure { class: "connection_error", timed_out: false });
+    let lost =
+        |reason| ManyChatError::Connection { endpoint: manychat::Endpoint::GetInfo, reason, sent: true };
+    assert_eq!(
+        read_failure(&lost(LostBy::Aborted)),
+        ReadFailure { class: "connection_error", timed_out: true }
+    );
+    assert_eq!(
+        read_failure(&lost(LostBy::Network)),
+        ReadFailure { class: "connection_error", timed_out: false }
+    );
     assert_eq!(read_failure(&refusal(404)), ReadFailure { class: "api_error", timed_out: false });
 }

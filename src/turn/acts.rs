@@ -42,7 +42,11 @@ pub fn tools_of(context: &TurnContext, request: &TurnRequest, opened: &OpenTurn)
         may_read: opened.binding == Binding::Bound || !context.settings.tokens_enforced,
         nudge: false,
         flows: FlowMode::AtCall(reach),
-        earlier: opened.attempted.iter().filter_map(|entry| serde_json::from_value(entry.clone()).ok()).collect(),
+        earlier: opened
+            .attempted
+            .iter()
+            .filter_map(|entry| serde_json::from_value(entry.clone()).ok())
+            .collect(),
     };
     Some(Arc::new(TurnTools::new(offer)))
 }
@@ -96,14 +100,17 @@ fn stored(acted: &Acted) -> Known {
 /// (ARC-34).
 pub(super) fn summary(request: &TurnRequest, opened: &OpenTurn) -> Option<Summary> {
     let tenant = &request.snapshot.tenant;
-    let (tools, config, acted) = (tenant.tools.as_ref()?, acted_by(tenant)?, opened.acted.as_ref()?);
+    summed(tenant.tools.as_ref()?, acted_by(tenant)?, opened.acted.as_ref()?)
+}
+
+fn summed(tools: &Tools, config: String, acted: &Acted) -> Option<Summary> {
     let (mut known, mut upto_seq) = (stored(acted), acted.upto);
     for turn in acted.turns.iter().take_while(|turn| !has_staged(&turn.actions)) {
         known.fold(tools, turn.at, &turn.actions);
         upto_seq = turn.seq;
     }
-    let further = upto_seq > acted.upto;
-    further.then(|| Some(Summary { upto_seq, config, known: serde_json::to_value(known).ok()? })).flatten()
+    let known = serde_json::to_value(known).ok()?;
+    (upto_seq > acted.upto).then_some(Summary { upto_seq, config, known })
 }
 
 fn has_staged(actions: &Value) -> bool {
@@ -143,12 +150,8 @@ pub fn plays_for(until: Option<Instant>) -> Option<Duration> {
 
 /// An outbox payload with the actions that travel with its texts (BOX-1, AFTER-9).
 pub(super) fn with_actions(mut payload: Value, draft: &Draft, agent_row: Uuid) -> Value {
-    let actions: Vec<Value> = draft
-        .finished
-        .staged
-        .iter()
-        .filter_map(|staged| serde_json::to_value(&staged.action).ok())
-        .collect();
+    let actions: Vec<Value> =
+        draft.finished.staged.iter().filter_map(|staged| serde_json::to_value(&staged.action).ok()).collect();
     if let (false, Some(keys)) = (actions.is_empty(), payload.as_object_mut()) {
         keys.insert("actions".to_owned(), Value::Array(actions));
         keys.insert("turnId".to_owned(), Value::String(agent_row.to_string()));

@@ -229,7 +229,8 @@ async fn ask_model(
         tools: tools.clone(),
     };
     let started = Instant::now();
-    let mut draft = match tokio::time::timeout(context.settings.model_abort, context.runner.run(input)).await {
+    let mut draft = match tokio::time::timeout(context.settings.model_abort, context.runner.run(input)).await
+    {
         Ok(result) => {
             let marks = channel::profile(context.settings.channel).marks;
             let copy = &request.snapshot.tenant.rules.messages.escalation;

@@ -210,7 +210,11 @@ impl Current {
         let deadline = self.callers.last().map(|live| live.deadline.at());
         match (self.plays_until, deadline) {
             (Some(until), Some(deadline)) if turn::plays_for(Some(until)).is_some() => {
-                if until <= deadline { Playing::UntilDeadline } else { Playing::Longer }
+                if until <= deadline {
+                    Playing::UntilDeadline
+                } else {
+                    Playing::Longer
+                }
             }
             _ => Playing::No,
         }

@@ -143,7 +143,12 @@ impl Machine {
             StoreResult::Beside => {
                 let message = *message;
                 self.queue.retain(|other| other.ticket != ticket);
-                self.beside.push(Running { messages: vec![message], phase: Phase::Opening, lost: false, playing: Playing::No });
+                self.beside.push(Running {
+                    messages: vec![message],
+                    phase: Phase::Opening,
+                    lost: false,
+                    playing: Playing::No,
+                });
                 vec![Effect::Open(vec![ticket])]
             }
             StoreResult::Failed => {
@@ -164,7 +169,12 @@ impl Machine {
         let Some(first) = self.queue.pop_front_if(|first| first.saved != Saved::Asked) else {
             return Vec::new();
         };
-        self.running = Some(Running { messages: vec![first], phase: Phase::Gathering, lost: false, playing: Playing::No });
+        self.running = Some(Running {
+            messages: vec![first],
+            phase: Phase::Gathering,
+            lost: false,
+            playing: Playing::No,
+        });
         self.gather_or_open()
     }
 

@@ -106,7 +106,9 @@ impl Play {
                 let settled = settled_at_random(turn, choice);
                 // What waits for a flow behind the deadline is queued, or nothing.
                 match settled {
-                    Event::Settled(_, SettleResult::Inline) if held => Event::Settled(turn, SettleResult::Queued),
+                    Event::Settled(_, SettleResult::Inline) if held => {
+                        Event::Settled(turn, SettleResult::Queued)
+                    }
                     settled => settled,
                 }
             }

@@ -48,10 +48,7 @@ pub(super) const EXPECTED: &[(&str, &str)] = &[
         "id conversation_id process_id message_id text media_kind token_digest offering binding received_at \
          created_at",
     ),
-    (
-        "rs_attempts",
-        "turn_id action conversation_id process_id started_at finished_at outcome entry error",
-    ),
+    ("rs_attempts", "turn_id action conversation_id process_id started_at finished_at outcome entry error"),
     ("rs_actions", "turn_id conversation_id tenant_id process_id actions created_at"),
     ("rs_summaries", "conversation_id upto_seq config known updated_at"),
     (
