@@ -11,7 +11,7 @@ use super::answer::Counted;
 use crate::store::actions::{self, OpenActions};
 use crate::store::{Database, Pulse, StoreError};
 use crate::telemetry::crash_points::{self, Point};
-use crate::tools::{Entry, Performer, Stopped};
+use crate::tools::{COUNTERS, Entry, Performer, Stopped};
 
 /// Pause while ManyChat may not be asked, or the database does not answer.
 const NOT_NOW: Duration = Duration::from_secs(1);
@@ -74,6 +74,7 @@ impl Acting {
                 }
             }
         }
+        groups.iter().flatten().for_each(|entry| COUNTERS.entry(entry));
         self.record(open, &groups, path).await;
     }
 

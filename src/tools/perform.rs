@@ -12,8 +12,9 @@ use tracing::Instrument;
 use uuid::Uuid;
 
 use super::action::{Action, FlowOrigin};
+use super::limits::READ_LIMIT;
 use super::reach::{ActionNumber, Reach, ReadFailure};
-use super::record::{Entry, Status};
+use super::record::{Entry, OUTCOME_UNKNOWN, Status};
 use crate::domain::{ContactText, ConversationId, ProcessId, Stage, SubscriberId, TurnId};
 use crate::manychat::{self, ContactInfo, Gate, LostBy, ManyChatError, Priority};
 use crate::store::actions::OpenActions;
@@ -22,8 +23,6 @@ use crate::store::{Database, StoreError};
 use crate::telemetry::crash_points::{self, Point};
 use crate::telemetry::scrub_text;
 
-/// How long a read may take (READ-6).
-const READ_LIMIT: Duration = Duration::from_millis(1500);
 /// How long writing an attempt down may take, before its request and after it.
 const WRITE_LIMIT: Duration = Duration::from_secs(5);
 /// Most requests of one action: itself and what hangs on it (PERF-3). An attempt's number is that of its action times this.
@@ -331,7 +330,7 @@ fn failure_of(error: &ManyChatError, action: &Action, contact: &SubscriberId) ->
     text = without(&text, contact.expose());
     let text = scrub_text(&text);
     Failure {
-        text: if error.may_have_acted() { cut(&format!("outcome unknown: {text}")) } else { cut(&text) },
+        text: if error.may_have_acted() { cut(&format!("{OUTCOME_UNKNOWN}: {text}")) } else { cut(&text) },
     }
 }
 
@@ -457,40 +456,3 @@ fn read_failure(error: &ManyChatError) -> ReadFailure {
 #[cfg(test)]
 #[path = "perform_tests.rs"]
 mod tests;
-
-// SHIM until the toolbox is merged.
-impl Action {
-    fn follow_on(&self) -> Option<&Self> {
-        match self {
-            Self::SendFlow { follow_on, .. } | Self::SetField { follow_on, .. } => follow_on.as_deref(),
-            _ => None,
-        }
-    }
-
-    fn entry(&self, status: Status, error: Option<String>) -> Entry {
-        let (value, length) = match self {
-            Self::SetField { value, .. } => (Some(value.clone()), None),
-            Self::WriteNote { text, .. } => (None, Some(text.expose().encode_utf16().count())),
-            _ => (None, None),
-        };
-        let (origin, contact_asked) = match self {
-            Self::SendFlow { origin, contact_asked, .. } => (*origin, *contact_asked),
-            _ => (None, false),
-        };
-        let (tool, id) = match self {
-            Self::SendFlow { id, .. } => ("send_flow", id),
-            Self::AddTag { id, .. } => ("add_tag", id),
-            Self::RemoveTag { id, .. } => ("remove_tag", id),
-            Self::SetField { id, .. } => ("set_field", id),
-            Self::WriteNote { id, .. } => ("write_note", id),
-            Self::ScheduleNudge { id, .. } => ("schedule_nudge", id),
-            Self::SendEvent { id, .. } => ("send_event", id),
-        };
-        Entry { tool: tool.to_owned(), id: id.clone(), value, length, status, error, origin, contact_asked }
-    }
-}
-
-impl super::Known {
-    /// SHIM
-    pub fn fold(&mut self, _: &crate::config::Tools, _: jiff::Timestamp, _: &Value) {}
-}
