@@ -2,6 +2,8 @@
 //! concrete providers, and genai (PRIN-C2).
 
 mod answer;
+mod broken;
+mod capability;
 mod failure;
 mod hosted;
 mod request;
@@ -9,6 +11,7 @@ mod retry;
 mod schema;
 #[cfg(test)]
 mod test_support;
+mod transcript;
 mod wire;
 
 use std::sync::Arc;
@@ -17,6 +20,7 @@ use std::time::Duration;
 use reqwest::header::HeaderValue;
 use reqwest::redirect;
 
+use self::capability::Capabilities;
 use self::hosted::{Access, HostedModel};
 use self::wire::Wire;
 use super::mock::{MockModel, MockSwitch};
@@ -71,6 +75,19 @@ pub fn resolve_with(settings: &ModelSettings, switch: Option<MockSwitch>) -> Res
         Some(fallback) => Ok(runner.with_fallback(providers.provider(fallback)?, fallback, settings)),
         None => Ok(runner),
     }
+}
+
+/// Whether `model` looks at pictures (MEDIA-504).
+#[must_use]
+pub fn takes_images(model: &ModelName) -> bool {
+    let wire = match model.provider {
+        Provider::Mock => return true,
+        Provider::Anthropic => Wire::Anthropic,
+        Provider::OpenAi => Wire::OpenAi,
+        Provider::Google => Wire::Google,
+        Provider::Ollama => Wire::Ollama,
+    };
+    Capabilities::of(wire, &model.model).images
 }
 
 /// Builds providers over one HTTP client, which is built for the first that needs it.

@@ -7,6 +7,7 @@ use super::*;
 use crate::domain::ContactText;
 use crate::model::prompt::SystemPrompt;
 use crate::model::runner::{TurnInput, TurnResult};
+use crate::model::spent::Spent;
 use crate::model::test_support::{settings, tenant};
 
 const PROVIDERS: [Provider; 4] = [Provider::Anthropic, Provider::OpenAi, Provider::Google, Provider::Ollama];
@@ -66,6 +67,7 @@ async fn run(settings: &ModelSettings) -> TurnResult {
         texts: vec![ContactText::new("and which days?")],
         history: Vec::new(),
         tools: None,
+        spent: Spent::default(),
     };
     resolve(settings).unwrap().run(input).await
 }

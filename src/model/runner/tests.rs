@@ -79,6 +79,7 @@ fn asking(text: &str) -> TurnInput {
         texts: vec![ContactText::new(text)],
         history: Vec::new(),
         tools: None,
+        spent: Spent::default(),
     }
 }
 
