@@ -29,7 +29,7 @@ use super::mock::{MockModel, MockSwitch};
 use super::port::ModelProvider;
 use super::runner::Runner;
 use crate::config::{ModelName, ModelSettings};
-use crate::domain::{Provider, Redacted};
+use crate::domain::Redacted;
 
 /// Longest wait for a connection to a provider. The call itself has no limit but the caller's abort (RUN-13).
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -82,14 +82,7 @@ pub fn resolve_with(settings: &ModelSettings, switch: Option<MockSwitch>) -> Res
 /// Whether `model` looks at pictures (MEDIA-504).
 #[must_use]
 pub fn takes_images(model: &ModelName) -> bool {
-    let wire = match model.provider {
-        Provider::Mock => return true,
-        Provider::Anthropic => Wire::Anthropic,
-        Provider::OpenAi => Wire::OpenAi,
-        Provider::Google => Wire::Google,
-        Provider::Ollama => Wire::Ollama,
-    };
-    Capabilities::of(wire, &model.model).images
+    Wire::of(model.provider).is_none_or(|wire| Capabilities::of(wire, &model.model).images)
 }
 
 /// Builds providers over one HTTP client, which is built for the first that needs it.
@@ -101,12 +94,9 @@ struct Providers<'a> {
 
 impl Providers<'_> {
     fn provider(&mut self, name: &ModelName) -> Result<Arc<dyn ModelProvider>, RegistryError> {
-        match name.provider {
-            Provider::Mock => Ok(Arc::new(MockModel::new(&name.model).with_switch(self.switch.clone()))),
-            Provider::Anthropic => self.hosted(Wire::Anthropic, &name.model),
-            Provider::OpenAi => self.hosted(Wire::OpenAi, &name.model),
-            Provider::Google => self.hosted(Wire::Google, &name.model),
-            Provider::Ollama => self.hosted(Wire::Ollama, &name.model),
+        match Wire::of(name.provider) {
+            Some(wire) => self.hosted(wire, &name.model),
+            None => Ok(Arc::new(MockModel::new(&name.model).with_switch(self.switch.clone()))),
         }
     }
 

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::test_support::{Act, FakeProvider, answer, calling, install_tls_provider, replied, reply_object};
 use super::*;
 use crate::config::Tenant;
-use crate::domain::ContactText;
+use crate::domain::{ContactText, Provider};
 use crate::model::prompt::SystemPrompt;
 use crate::model::runner::{TurnInput, TurnResult};
 use crate::model::spent::Spent;
@@ -31,6 +31,16 @@ fn every_provider_is_resolved_without_a_key() {
         let mut both = settings(Provider::Mock, "demo");
         both.fallback = Some(ModelName { provider, model: "some-model".to_owned() });
         assert!(resolve(&both).is_ok(), "{provider}");
+    }
+}
+
+/// MEDIA-504: the mock looks at pictures too.
+#[test]
+fn the_mock_takes_pictures() {
+    for (provider, expected) in
+        [(Provider::Mock, true), (Provider::Anthropic, true), (Provider::Ollama, false)]
+    {
+        assert_eq!(takes_images(&ModelName { provider, model: "any".to_owned() }), expected, "{provider}");
     }
 }
 
