@@ -6,14 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::candidate::Candidate;
 use super::guardrails::{self, Cause, Checked};
+use super::meter::Meter;
 use super::port::{ModelAnswer, ModelError, ModelOutput, ModelProvider, ModelRequest, Usage};
 use super::prompt::{self, HistoryTurn, SystemPrompt};
 use super::reply::{self, Bounds, Faults, Reply};
+use super::report::{ModelReport, ModelsReport};
+use super::slots::Slots;
 use crate::config::{ModelName, ModelSettings, ReasoningEffort, Tenant};
 use crate::domain::{ContactText, EscalationReason, Role, Usd};
 use crate::tools::TurnTools;
@@ -34,6 +36,8 @@ pub struct TurnInput {
     /// What the model may do besides answering. The caller keeps a share, so that it knows what was done when this turn
     /// is aborted, and ends it with [`TurnTools::finish`] (RUN-1). `None`, or no definition in it, offers nothing.
     pub tools: Option<Arc<TurnTools>>,
+    /// Counts what the turn uses. The caller keeps a clone, so that an aborted turn is charged as well (DEC-19).
+    pub meter: Meter,
 }
 
 impl fmt::Debug for TurnInput {
@@ -79,7 +83,7 @@ pub struct Runner {
     fallback: Option<Candidate>,
     max_output_tokens: u32,
     reasoning_effort: Option<ReasoningEffort>,
-    calls: Semaphore,
+    calls: Slots,
 }
 
 impl Runner {
@@ -91,7 +95,7 @@ impl Runner {
             fallback: None,
             max_output_tokens: settings.max_output_tokens,
             reasoning_effort: settings.reasoning_effort,
-            calls: Semaphore::new(settings.max_concurrent.min(Semaphore::MAX_PERMITS)),
+            calls: Slots::new(settings.max_concurrent),
         }
     }
 
@@ -107,6 +111,26 @@ impl Runner {
         Self { fallback: Some(Candidate::new(provider, model, settings)), ..self }
     }
 
+    /// The same for turns that are aborted after `abort` (`MODEL_ABORT_MS`). When there is a fallback, a call of the first
+    /// model that has not answered after half of that has timed out, so that the fallback can still answer inside the
+    /// same bound (DEC-10). Without a fallback only the abort ends a call.
+    #[must_use]
+    pub fn within(mut self, abort: Duration) -> Self {
+        self.first.within(abort, self.fallback.is_some());
+        if let Some(fallback) = &mut self.fallback {
+            fallback.within(abort, false);
+        }
+        self
+    }
+
+    /// What can be seen of the models from outside (ARC-24, DEC-27).
+    #[must_use]
+    pub fn report(&self) -> ModelsReport {
+        let models: Vec<ModelReport> =
+            std::iter::once(&self.first).chain(&self.fallback).map(Candidate::report).collect();
+        ModelsReport { running: self.calls.running(), waiting: self.calls.waiting(), models }
+    }
+
     /// The model string of the model that is asked first.
     #[must_use]
     pub fn model(&self) -> &str {
@@ -118,18 +142,15 @@ impl Runner {
     pub async fn run(&self, input: TurnInput) -> TurnResult {
         let started = Instant::now();
         let (candidate, called) = self.call(self.request(&input)).await;
-        let (answer, usage) = match called {
-            Ok(ModelAnswer { output, usage }) => (model_object(output), usage),
-            Err(error) => (Err(error), Usage::default()),
-        };
-        let (checked, error) = match answer {
+        let (checked, error) = match called.and_then(|answer| model_object(answer.output)) {
             Ok(object) => (self.check(&object, &input), None),
             Err(error) => (failed(&input.tenant, &error), Some(error)),
         };
+        let spent = input.meter.spent();
         TurnResult {
             reply: checked.reply,
-            usage,
-            cost: candidate.cost(&usage),
+            usage: spent.usage,
+            cost: spent.cost,
             interventions: checked.interventions,
             error: error.as_ref().map(ModelError::name),
             error_detail: error.as_ref().map(ToString::to_string),
@@ -149,13 +170,14 @@ impl Runner {
             max_output_tokens: self.max_output_tokens,
             temperature: None,
             reasoning_effort: self.reasoning_effort,
+            meter: input.meter.clone(),
+            retry_within: None,
         }
     }
 
-    /// One call, at most `MODEL_MAX_CONCURRENT` at a time (DEC-27), and whose it was. The semaphore is never closed, so
-    /// its error cannot occur and stands for "no limit".
+    /// One call, at most `MODEL_MAX_CONCURRENT` at a time (DEC-27), and whose it was.
     async fn call(&self, request: ModelRequest) -> (&Candidate, Result<ModelAnswer, ModelError>) {
-        let _permit = self.calls.acquire().await.ok();
+        let _slot = self.calls.take().await;
         let Some(fallback) = &self.fallback else {
             return (&self.first, self.first.step(request).await);
         };

@@ -15,8 +15,8 @@ use crate::model::port::{ModelAnswer, ModelOutput, Usage};
 pub(super) fn read(wire: Wire, response: &ChatResponse) -> Result<ModelAnswer, Failure> {
     let body = response.captured_raw_body.as_ref().unwrap_or(&Value::Null);
     let output = output(response);
-    match enclosed_error(body) {
-        Some(failure) if output == ModelOutput::Missing => Err(failure),
+    match Failure::enclosed(body) {
+        Some(failure) if output == ModelOutput::Missing => Err(failure.with_usage(usage(wire, body))),
         _ => Ok(ModelAnswer { output, usage: usage(wire, body) }),
     }
 }
@@ -26,8 +26,8 @@ pub(super) fn read(wire: Wire, response: &ChatResponse) -> Result<ModelAnswer, F
 /// # Errors
 /// As for [`read`].
 pub(super) fn read_unusable(wire: Wire, body: &Value) -> Result<ModelAnswer, Failure> {
-    match enclosed_error(body) {
-        Some(failure) => Err(failure),
+    match Failure::enclosed(body) {
+        Some(failure) => Err(failure.with_usage(usage(wire, body))),
         None => Ok(ModelAnswer { output: broken_arguments(body), usage: usage(wire, body) }),
     }
 }
@@ -53,21 +53,16 @@ fn broken_arguments(body: &Value) -> ModelOutput {
     arguments.and_then(Value::as_str).map_or(ModelOutput::Missing, |text| ModelOutput::Text(text.to_owned()))
 }
 
-/// Gateways answer 200 and put the status of the failure into the body.
-fn enclosed_error(body: &Value) -> Option<Failure> {
-    let code = body.pointer("/error/code")?.as_u64()?;
-    u16::try_from(code).ok().filter(|code| (400..=599).contains(code)).map(Failure::of_status)
-}
-
 /// Tokens by the provider's own names. genai's numbers are not used: an answer it cannot read has none, and it takes
 /// a count of 0 for none.
-fn usage(wire: Wire, body: &Value) -> Usage {
+pub(super) fn usage(wire: Wire, body: &Value) -> Usage {
     let count = |path: &str| body.pointer(path).and_then(Value::as_u64);
     let usage = match wire {
         Wire::OpenAi | Wire::Ollama => Usage {
             input: count("/usage/prompt_tokens"),
             output: count("/usage/completion_tokens"),
             cache_read: count("/usage/prompt_tokens_details/cached_tokens"),
+            cache_write: count("/usage/prompt_tokens_details/cache_write_tokens"),
         },
         // Its input count leaves out what was written to the cache and read from it.
         Wire::Anthropic => Usage {
@@ -78,6 +73,7 @@ fn usage(wire: Wire, body: &Value) -> Usage {
             ]),
             output: count("/usage/output_tokens"),
             cache_read: count("/usage/cache_read_input_tokens"),
+            cache_write: count("/usage/cache_creation_input_tokens"),
         },
         // Its output count leaves out the thoughts.
         Wire::Google => Usage {
@@ -88,6 +84,7 @@ fn usage(wire: Wire, body: &Value) -> Usage {
                 None,
             ]),
             cache_read: count("/usageMetadata/cachedContentTokenCount"),
+            cache_write: None,
         },
     };
     // A provider that counts what it reads and names no cache read nothing from one.

@@ -5,14 +5,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use genai::resolver::{AuthData, Endpoint};
-use genai::{Client, ModelIden};
+use genai::{Client, ModelIden, webc};
 
 use super::answer;
 use super::failure::{Failure, Refused};
+use super::overheard::Overheard;
 use super::request::{self, Form};
 use super::retry::Backoff;
 use super::wire::Wire;
-use crate::model::port::{ModelAnswer, ModelError, ModelProvider, ModelRequest};
+use crate::model::port::{ModelAnswer, ModelError, ModelProvider, ModelRequest, Usage};
 
 /// Where a provider is and what opens it.
 #[derive(Clone, Copy)]
@@ -32,6 +33,7 @@ pub(super) struct HostedModel {
     backoff: Backoff,
     refused_schema: AtomicBool,
     refused_temperature: AtomicBool,
+    overheard: Option<Overheard>,
 }
 
 impl HostedModel {
@@ -60,6 +62,7 @@ impl HostedModel {
             backoff: Backoff::default(),
             refused_schema: AtomicBool::new(false),
             refused_temperature: AtomicBool::new(false),
+            overheard: None,
         })
     }
 
@@ -67,6 +70,17 @@ impl HostedModel {
     #[cfg(test)]
     pub(super) fn with_backoff(self, backoff: Backoff) -> Self {
         Self { backoff, ..self }
+    }
+
+    /// The same, keeping the provider's own words about a failure, for the operator who checks a model. `key` is taken
+    /// out of them.
+    pub(super) fn overheard(self, key: &str) -> Self {
+        Self { overheard: Some(Overheard::new(key)), ..self }
+    }
+
+    /// What the provider said last about a failure, when that is kept.
+    pub(super) fn last_words(&self) -> Option<String> {
+        self.overheard.as_ref()?.take()
     }
 
     /// One attempt, without what the model is known to refuse. What it refuses now is left out at once and from now
@@ -83,13 +97,31 @@ impl HostedModel {
 
     async fn send(&self, request: &ModelRequest, form: Form) -> Result<ModelAnswer, Failure> {
         let (chat, options) = request::chat(self.wire, &self.model, request, form);
-        match self.client.exec_chat(self.target.clone(), chat, Some(&options)).await {
+        let outcome = self.client.exec_chat(self.target.clone(), chat, Some(&options)).await;
+        if let Some(overheard) = &self.overheard {
+            overheard.listen(&outcome);
+        }
+        let read = match outcome {
             Ok(response) => answer::read(self.wire, &response),
             Err(genai::Error::ChatResponseGeneration { response_body, .. }) => {
                 answer::read_unusable(self.wire, &response_body)
             }
-            Err(error) => Err(Failure::of(&error)),
+            Err(error) => Err(Failure::of(&error).with_usage(self.reported(&error))),
+        };
+        if let Err(failure) = &read {
+            request.meter.add(&failure.usage);
         }
+        read
+    }
+
+    /// Tokens that an error body tells of: gateways charge for calls that their upstream has ended (DEC-19).
+    fn reported(&self, error: &genai::Error) -> Usage {
+        let genai::Error::WebModelCall { webc_error: webc::Error::ResponseFailedStatus { body, .. }, .. } =
+            error
+        else {
+            return Usage::default();
+        };
+        serde_json::from_str(body).map_or_else(|_| Usage::default(), |body| answer::usage(self.wire, &body))
     }
 
     fn form(&self) -> Form {
@@ -113,6 +145,6 @@ impl HostedModel {
 
 impl ModelProvider for HostedModel {
     fn step(&self, request: ModelRequest) -> BoxFuture<'_, Result<ModelAnswer, ModelError>> {
-        async move { self.backoff.run(|| self.attempt(&request)).await }.boxed()
+        async move { self.backoff.run(request.retry_within, || self.attempt(&request)).await }.boxed()
     }
 }

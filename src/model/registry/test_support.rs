@@ -13,6 +13,7 @@ use super::hosted::{Access, HostedModel};
 use super::retry::Backoff;
 use super::wire::Wire;
 use crate::model::fence::FencedText;
+use crate::model::meter::Meter;
 use crate::model::port::{MessageRole, ModelMessage, ModelRequest, Part};
 use crate::model::reply;
 
@@ -176,6 +177,8 @@ pub fn request() -> ModelRequest {
         max_output_tokens: 400,
         temperature: Some(0.3),
         reasoning_effort: None,
+        meter: Meter::default(),
+        retry_within: None,
     }
 }
 

@@ -5,6 +5,7 @@ use serde_json::json;
 use super::test_support::{Act, FakeProvider, answer, install_tls_provider, replied, reply_object};
 use super::*;
 use crate::domain::ContactText;
+use crate::model::meter::Meter;
 use crate::model::prompt::SystemPrompt;
 use crate::model::runner::{TurnInput, TurnResult};
 use crate::model::test_support::{settings, tenant};
@@ -66,6 +67,7 @@ async fn run(settings: &ModelSettings) -> TurnResult {
         texts: vec![ContactText::new("and which days?")],
         history: Vec::new(),
         tools: None,
+        meter: Meter::default(),
     };
     resolve(settings).unwrap().run(input).await
 }

@@ -52,7 +52,7 @@ impl ModelProvider for Scripted {
     }
 }
 
-const SOME_USAGE: Usage = Usage { input: Some(1000), output: Some(100), cache_read: None };
+const SOME_USAGE: Usage = Usage { input: Some(1000), output: Some(100), cache_read: None, cache_write: None };
 
 fn answered(output: ModelOutput) -> Result<ModelAnswer, ModelError> {
     Ok(ModelAnswer { output, usage: SOME_USAGE })
@@ -79,6 +79,7 @@ fn asking(text: &str) -> TurnInput {
         texts: vec![ContactText::new(text)],
         history: Vec::new(),
         tools: None,
+        meter: Meter::default(),
     }
 }
 
@@ -272,7 +273,7 @@ async fn an_aborted_turn_frees_its_place() {
         assert!(tokio::time::timeout(Duration::from_secs(1), runner.run(asking("hi"))).await.is_err());
     }
     assert_eq!(provider.asked().len(), 3);
-    assert_eq!(runner.calls.available_permits(), 1);
+    assert_eq!((runner.report().running, runner.report().waiting), (0, 0));
 }
 
 /// A runner whose first model is `openai:gpt-4o-mini` and whose fallback is the cheap `anthropic:claude-haiku-4-5`.
