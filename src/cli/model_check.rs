@@ -68,7 +68,7 @@ fn line(finding: &Finding) -> String {
 }
 
 fn figures(finding: &Finding) -> String {
-    let usage = &finding.spent.usage;
+    let usage = &finding.bill.usage;
     let count =
         |tokens: Option<u64>| tokens.map_or_else(|| "unknown".to_owned(), |tokens| tokens.to_string());
     format!(
@@ -76,7 +76,7 @@ fn figures(finding: &Finding) -> String {
         count(usage.input),
         count(usage.cache_read),
         count(usage.output),
-        finding.spent.cost.get().normalize(),
+        finding.bill.cost.get().normalize(),
         finding.latency.as_millis()
     )
 }

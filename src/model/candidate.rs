@@ -6,10 +6,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::breaker::{Admission, Breaker, Change, Verdict};
-use super::port::{ModelAnswer, ModelError, ModelProvider, ModelRequest};
+use super::port::{ModelAnswer, ModelError, ModelProvider, ModelRequest, Usage};
 use super::pricing::Prices;
 use super::report::ModelReport;
 use crate::config::{ModelName, ModelSettings};
+use crate::domain::Usd;
 
 /// A call that was dropped after at least this long counts as a failure of the provider: it hangs, and only the abort
 /// ended it. A call dropped sooner says nothing about anybody.
@@ -63,25 +64,26 @@ impl Candidate {
         ModelReport { model: self.name.clone(), breaker, failures }
     }
 
-    /// One call with this model's own parameters, unless its breaker is open (DEC-27). Its tokens go into the request's
-    /// meter, at this model's prices.
+    /// What the tokens of an answer cost.
+    pub(super) fn cost(&self, usage: &Usage) -> Usd {
+        self.prices.cost(usage)
+    }
+
+    /// One call with this model's own parameters, unless its breaker is open (DEC-27). The tokens of failed attempts go
+    /// into the request's meter at this model's prices; those of the answer are the caller's to add.
     ///
     /// # Errors
     /// The provider's; while the breaker is open, the one that opened it.
     pub(super) async fn step(&self, request: ModelRequest) -> Result<ModelAnswer, ModelError> {
         let admission = self.breaker(|breaker| breaker.admit(Instant::now()))?;
         let watch = Watch { candidate: self, admission, begun: Instant::now(), ended: false };
-        let meter = request.meter.at(self.prices);
         let request = ModelRequest {
             temperature: self.temperature,
             retry_within: self.retry_within,
-            meter: meter.clone(),
+            meter: request.meter.at(self.prices),
             ..request
         };
         let result = self.within_limit(self.provider.step(request)).await;
-        if let Ok(answer) = &result {
-            meter.add(&answer.usage);
-        }
         watch.end(match &result {
             Err(error) if error.is_providers_fault() => Verdict::Failed(error.clone()),
             _ => Verdict::Works,

@@ -1,46 +1,33 @@
-//! What a turn has used so far, noted as it is reported: whatever ends the turn, and whoever answered it, these tokens
-//! are recorded and charged (USE-1, FAIL-13, DEC-19).
-
-use std::sync::{Arc, Mutex, PoisonError};
+//! Where a call puts the tokens of attempts that failed, so that they are charged whoever answers in the end (FAIL-13,
+//! DEC-19).
 
 use super::port::Usage;
 use super::pricing::Prices;
-use crate::domain::Usd;
+use super::spent::Spent;
 
-/// Counts the tokens of one turn. Clones count together; each has the prices of whoever is asked at the moment.
+/// A turn's bill, with the prices of the model that is asked.
 #[derive(Clone, Debug, Default)]
 pub struct Meter {
-    spent: Arc<Mutex<Spent>>,
+    spent: Spent,
     prices: Prices,
 }
 
-/// Tokens and what they cost.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Spent {
-    /// Sums of what was reported; unknown when nothing was.
-    pub usage: Usage,
-    /// Their cost, each call at the prices of its model.
-    pub cost: Usd,
-}
-
 impl Meter {
-    /// The same count, for calls with other prices.
+    /// Puts tokens on that bill, at the prices of a model nobody priced until [`Meter::at`] says which.
     #[must_use]
-    pub(super) fn at(&self, prices: Prices) -> Self {
-        Self { spent: Arc::clone(&self.spent), prices }
+    pub fn of(spent: &Spent) -> Self {
+        Self { spent: spent.clone(), prices: Prices::default() }
     }
 
-    /// Adds what one attempt has used.
+    /// The same bill at other prices.
+    #[must_use]
+    pub fn at(&self, prices: Prices) -> Self {
+        Self { spent: self.spent.clone(), prices }
+    }
+
+    /// Adds what an attempt has used.
     pub fn add(&self, usage: &Usage) {
-        let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
-        spent.usage += *usage;
-        spent.cost = spent.cost + self.prices.cost(usage);
-    }
-
-    /// What was reported until now.
-    #[must_use]
-    pub fn spent(&self) -> Spent {
-        *self.spent.lock().unwrap_or_else(PoisonError::into_inner)
+        self.spent.add(*usage, self.prices.cost(usage));
     }
 }
 
@@ -48,16 +35,16 @@ impl Meter {
 mod tests {
     use super::*;
 
-    /// USE-1, DEC-19, FAIL-13: everybody's tokens count together, each at the prices of their model.
+    /// USE-1, DEC-19, FAIL-13: everybody's tokens stand on one bill, each at the prices of their model.
     #[test]
-    fn calls_of_two_models_are_charged_at_their_prices() {
-        let meter = Meter::default();
-        assert_eq!(meter.spent(), Spent::default());
-        let usage = Usage { input: Some(1_000_000), output: None, ..Usage::default() };
+    fn attempts_at_two_models_are_charged_at_their_prices() {
+        let spent = Spent::default();
+        let meter = Meter::of(&spent);
+        let usage = Usage { input: Some(1_000_000), ..Usage::default() };
         meter.at(Prices::of("anthropic:claude-haiku-4-5", None)).add(&usage);
         meter.at(Prices::of("anthropic:claude-sonnet-5", None)).add(&usage);
-        let spent = meter.spent();
-        assert_eq!((spent.usage.input, spent.usage.output), (Some(2_000_000), None));
-        assert_eq!(spent.cost.get().normalize().to_string(), "3");
+        let bill = spent.bill();
+        assert_eq!((bill.usage.input, bill.usage.output), (Some(2_000_000), None));
+        assert_eq!(bill.cost.get().normalize().to_string(), "3");
     }
 }

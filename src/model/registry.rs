@@ -2,6 +2,8 @@
 //! concrete providers, and genai (PRIN-C2).
 
 mod answer;
+mod broken;
+mod capability;
 mod failure;
 mod hosted;
 mod overheard;
@@ -10,6 +12,7 @@ mod retry;
 mod schema;
 #[cfg(test)]
 mod test_support;
+mod transcript;
 mod wire;
 
 use std::sync::Arc;
@@ -18,6 +21,7 @@ use std::time::Duration;
 use reqwest::header::HeaderValue;
 use reqwest::redirect;
 
+use self::capability::Capabilities;
 use self::hosted::{Access, HostedModel};
 use self::wire::Wire;
 use super::mock::{MockModel, MockSwitch};
@@ -112,6 +116,12 @@ const fn secret_of(wire: Wire, key: &str) -> &str {
         Wire::Ollama => "",
         Wire::Anthropic | Wire::OpenAi | Wire::Google => key,
     }
+}
+
+/// Whether `model` looks at pictures (MEDIA-504).
+#[must_use]
+pub fn takes_images(model: &ModelName) -> bool {
+    Wire::of(model.provider).is_none_or(|wire| Capabilities::of(wire, &model.model).images)
 }
 
 /// Builds providers over one HTTP client, which is built for the first that needs it.

@@ -10,11 +10,12 @@ use tokio::time::Instant;
 
 use super::candidate::takes_temperature;
 use super::fence::FencedText;
-use super::meter::{Meter, Spent};
+use super::meter::Meter;
 use super::port::{Image, MessageRole, ModelError, ModelMessage, ModelOutput, ModelRequest, Part};
 use super::pricing::Prices;
 use super::registry::{self, LoneModel, RegistryError};
 use super::reply::{self, Bounds, Reply};
+use super::spent::{Bill, Spent};
 use crate::config::{ModelName, ModelSettings};
 use crate::domain::Provider;
 use crate::tools::ToolDefinition;
@@ -69,14 +70,14 @@ pub enum Verdict {
 }
 
 /// A trial with what it took.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Finding {
     /// What was tried.
     pub trial: Trial,
     /// What came of it.
     pub verdict: Verdict,
     /// Tokens and cost.
-    pub spent: Spent,
+    pub bill: Bill,
     /// Time, retries included.
     pub latency: Duration,
 }
@@ -102,12 +103,13 @@ impl TrialModel {
     pub async fn run(&self, trial: Trial, limit: Duration) -> Finding {
         let begun = Instant::now();
         let prices = Prices::of(&self.name.as_string(), self.settings.pricing_overrides.as_ref());
-        let meter = Meter::default().at(prices);
+        let spent = Spent::default();
+        let meter = Meter::of(&spent).at(prices);
         let verdict = match self.skips(trial) {
             Some(why) => Verdict::Skipped(why),
             None => self.ask(trial, limit, &meter).await,
         };
-        Finding { trial, verdict, spent: meter.spent(), latency: begun.elapsed() }
+        Finding { trial, verdict, bill: spent.bill(), latency: begun.elapsed() }
     }
 
     fn skips(&self, trial: Trial) -> Option<&'static str> {
@@ -265,7 +267,7 @@ mod tests {
             let finding = model.run(trial, Duration::from_secs(5)).await;
             passed.push(finding.verdict == Verdict::Passed);
             let skipped = matches!(finding.verdict, Verdict::Skipped(_));
-            assert_eq!(finding.spent == Spent::default(), skipped, "{finding:?}");
+            assert_eq!(finding.bill == Bill::default(), skipped, "{finding:?}");
         }
         assert_eq!(passed, [true, false, false]);
     }

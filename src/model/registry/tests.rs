@@ -5,9 +5,9 @@ use serde_json::json;
 use super::test_support::{Act, FakeProvider, answer, install_tls_provider, replied, reply_object};
 use super::*;
 use crate::domain::ContactText;
-use crate::model::meter::Meter;
 use crate::model::prompt::SystemPrompt;
 use crate::model::runner::{TurnInput, TurnResult};
+use crate::model::spent::Spent;
 use crate::model::test_support::{settings, tenant};
 
 const PROVIDERS: [Provider; 4] = [Provider::Anthropic, Provider::OpenAi, Provider::Google, Provider::Ollama];
@@ -67,7 +67,7 @@ async fn run(settings: &ModelSettings) -> TurnResult {
         texts: vec![ContactText::new("and which days?")],
         history: Vec::new(),
         tools: None,
-        meter: Meter::default(),
+        spent: Spent::default(),
     };
     resolve(settings).unwrap().run(input).await
 }

@@ -79,7 +79,7 @@ fn asking(text: &str) -> TurnInput {
         texts: vec![ContactText::new(text)],
         history: Vec::new(),
         tools: None,
-        meter: Meter::default(),
+        spent: Spent::default(),
     }
 }
 
