@@ -218,6 +218,7 @@ pub(super) fn start_system(
         clock: Arc::new(SystemClock),
         pulse: Pulse::new(ProcessId::fresh(), settings.process_dead),
         freed: Arc::new(Freed::default()),
+        said_today: telemetry::OncePerDay::default(),
         settings: TurnSettings::of(settings),
     };
     let delivery = Delivery {

@@ -64,6 +64,11 @@ impl Candidate {
         ModelReport { model: self.name.clone(), breaker, failures }
     }
 
+    /// Its prices.
+    pub(super) const fn prices(&self) -> &Prices {
+        &self.prices
+    }
+
     /// What the tokens of an answer cost.
     pub(super) fn cost(&self, usage: &Usage) -> Usd {
         self.prices.cost(usage)

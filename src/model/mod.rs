@@ -20,6 +20,7 @@ mod spent;
 #[cfg(test)]
 mod test_support;
 mod trial;
+mod typical;
 
 pub use fence::FencedText;
 pub use guardrails::{Cause, Checked, check, ends_with_question, leaks};
@@ -37,3 +38,4 @@ pub use report::{ModelReport, ModelsReport};
 pub use runner::{Runner, TurnInput, TurnResult};
 pub use spent::{Bill, Spent};
 pub use trial::{Finding, Trial, TrialModel, Verdict};
+pub use typical::TypicalTurn;

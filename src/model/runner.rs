@@ -19,6 +19,7 @@ use super::reply::{Bounds, Faults, Reply};
 use super::report::{ModelReport, ModelsReport};
 use super::slots::Slots;
 use super::spent::{Bill, Spent};
+use super::typical::{Typical, TypicalTurn};
 use crate::config::{ModelName, ModelSettings, ReasoningEffort, Tenant};
 use crate::domain::{ContactText, EscalationReason, Role, Usd};
 use crate::tools::TurnTools;
@@ -87,6 +88,7 @@ pub struct Runner {
     max_output_tokens: u32,
     reasoning_effort: Option<ReasoningEffort>,
     calls: Slots,
+    typical: Typical,
 }
 
 impl Runner {
@@ -99,6 +101,7 @@ impl Runner {
             max_output_tokens: settings.max_output_tokens,
             reasoning_effort: settings.reasoning_effort,
             calls: Slots::new(settings.max_concurrent),
+            typical: Typical::default(),
         }
     }
 
@@ -134,6 +137,13 @@ impl Runner {
         ModelsReport { running: self.calls.running(), waiting: self.calls.waiting(), models }
     }
 
+    /// What a turn under this configuration usually takes: the average of the last turns, before the first an estimate on
+    /// the high side (02 section 14).
+    #[must_use]
+    pub fn typical_turn(&self, system: &SystemPrompt) -> TypicalTurn {
+        self.typical.turn(system.text().len(), self.max_output_tokens, self.first.prices())
+    }
+
     /// The model string of the model that is asked first.
     #[must_use]
     pub fn model(&self) -> &str {
@@ -148,7 +158,9 @@ impl Runner {
             Ok(object) => (self.check(&object, &input), None),
             Err(error) => (failed(&input.tenant, &error), Some(error)),
         };
-        let Bill { usage, cost, model, tools_offered } = input.spent.bill();
+        let bill = input.spent.bill();
+        self.typical.note(&bill);
+        let Bill { usage, cost, model, tools_offered } = bill;
         TurnResult {
             reply: checked.reply,
             usage,

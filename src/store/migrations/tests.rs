@@ -18,6 +18,7 @@ const OURS: [&str; 8] = [
     "rs_0006_inbox",
     "rs_0007_people_mended",
     "rs_0008_outbox_order",
+    "rs_0010_budget",
 ];
 
 async fn empty() -> (TestDatabase, Client) {
