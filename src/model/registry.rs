@@ -12,6 +12,8 @@ mod retry;
 mod schema;
 #[cfg(test)]
 mod test_support;
+#[cfg(test)]
+mod tool_tests;
 mod transcript;
 mod wire;
 

@@ -39,15 +39,18 @@ pub(super) fn calls(content: MessageContent, unreadable: &[String]) -> ToolCalls
 }
 
 fn port_call(call: &WireCall, unreadable: &[String]) -> ToolCall {
-    let arguments = match &call.fn_arguments {
-        _ if unreadable.contains(&call.call_id) => None,
-        // A tool without parameters is called with nothing.
-        Value::Null => Some(json!({})),
-        // Some models encode twice.
-        Value::String(text) => serde_json::from_str(text).ok(),
-        arguments => Some(arguments.clone()),
-    };
+    let is_readable = !unreadable.contains(&call.call_id);
+    let arguments = is_readable.then(|| once_encoded(&call.fn_arguments)).flatten();
     ToolCall { id: call.call_id.clone(), name: call.fn_name.clone(), arguments }
+}
+
+/// A tool without parameters is called with nothing, and some models encode their arguments twice.
+fn once_encoded(arguments: &Value) -> Option<Value> {
+    match arguments {
+        Value::Null => Some(json!({})),
+        Value::String(text) => serde_json::from_str(text).ok(),
+        other => Some(other.clone()),
+    }
 }
 
 /// The content as the provider takes it back: arguments must be objects, texts must not be empty.
@@ -55,9 +58,8 @@ fn repeatable(content: MessageContent) -> MessageContent {
     let parts = content.into_parts().into_iter().filter_map(|part| match part {
         ContentPart::Text(text) if text.trim().is_empty() => None,
         ContentPart::ToolCall(mut call) => {
-            if !call.fn_arguments.is_object() {
-                call.fn_arguments = json!({});
-            }
+            let arguments = once_encoded(&call.fn_arguments).filter(Value::is_object);
+            call.fn_arguments = arguments.unwrap_or_else(|| json!({}));
             Some(ContentPart::ToolCall(call))
         }
         part => Some(part),

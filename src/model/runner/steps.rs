@@ -168,3 +168,7 @@ async fn results(tools: &TurnTools, calls: &[ToolCall]) -> Vec<Part> {
 fn unreadable() -> (Value, bool) {
     (json!({ "error": "the arguments are not a JSON object; nothing was done" }), true)
 }
+
+#[cfg(test)]
+#[path = "steps_tests.rs"]
+mod tests;
