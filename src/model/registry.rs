@@ -3,8 +3,12 @@
 
 mod answer;
 mod broken;
+#[cfg(test)]
+mod cache_tests;
 mod capability;
 mod failure;
+#[cfg(test)]
+mod failure_tests;
 mod hosted;
 mod overheard;
 mod request;

@@ -84,7 +84,7 @@ impl Reach for Messenger {
     }
 }
 
-const USAGE: Usage = Usage { input: Some(1000), output: Some(100), cache_read: None };
+const USAGE: Usage = Usage { input: Some(1000), output: Some(100), cache_read: None, cache_write: None };
 
 fn answered(output: ModelOutput) -> Outcome {
     Ok(ModelAnswer { output, usage: USAGE })
@@ -308,7 +308,10 @@ async fn the_fallback_goes_on_without_repeating() {
     let fallback = Script::new([called(&[tags("likes_glaze"), tags("has_kiln")]), replied("Noted.")]);
     let (input, tools) = staging();
     let result = runner_of_two(&first, &fallback).run(input).await;
-    assert_eq!((result.reply.text().as_str(), result.model.as_str()), ("Noted.", "anthropic:claude-haiku-4-5"));
+    assert_eq!(
+        (result.reply.text().as_str(), result.model.as_str()),
+        ("Noted.", "anthropic:claude-haiku-4-5")
+    );
     assert_eq!((first.asked().len(), charged(&result).0), (2, Some(3000)));
     // 0.0075 for a step of a model nobody priced, 0.0015 for each of the other's.
     assert_eq!(result.cost.get(), Decimal::new(105, 4));
