@@ -54,7 +54,7 @@ const UNKNOWN: Prices = Prices {
 const ANTHROPIC_CACHE_WRITE: Decimal = Decimal::from_parts(125, 0, 0, false, 2);
 
 /// Stands in for a cost no decimal can hold; the largest that `numeric(12,6)` can store.
-const LARGEST_COST: Decimal = Decimal::from_parts(0xd4a5_0fff, 0xe8, 0, false, 6);
+pub(super) const LARGEST_COST: Decimal = Decimal::from_parts(0xd4a5_0fff, 0xe8, 0, false, 6);
 
 impl Default for Prices {
     /// Those of a model nobody priced (USE-4).

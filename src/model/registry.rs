@@ -34,7 +34,7 @@ use super::mock::{MockModel, MockSwitch};
 use super::port::ModelProvider;
 use super::runner::Runner;
 use crate::config::{ModelName, ModelSettings};
-use crate::domain::{Provider, Redacted};
+use crate::domain::Redacted;
 
 /// Longest wait for a connection to a provider. The call itself has no limit but the caller's abort (RUN-13).
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);

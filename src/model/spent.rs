@@ -2,9 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rust_decimal::Decimal;
-
 use super::port::Usage;
+use super::pricing::LARGEST_COST;
 use crate::domain::Usd;
 
 /// The bill of one turn. Clones share it: the caller keeps one and reads it when the turn is aborted.
@@ -43,11 +42,37 @@ impl Spent {
     pub(super) fn add(&self, usage: Usage, cost: Usd) {
         self.with(|bill| {
             bill.usage += usage;
-            bill.cost = Usd::new(bill.cost.get().checked_add(cost.get()).unwrap_or(Decimal::MAX));
+            let total = bill.cost.get().checked_add(cost.get()).unwrap_or(LARGEST_COST);
+            bill.cost = Usd::new(total.min(LARGEST_COST));
         });
     }
 
     fn with<T>(&self, use_it: impl FnOnce(&mut Bill) -> T) -> T {
         use_it(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rust_decimal::Decimal;
+
+    use super::*;
+
+    /// USE-1, WRITE-4: tokens and cost add up, to no more than the column holds.
+    #[test]
+    fn a_bill_adds_up() {
+        let spent = Spent::default();
+        let shared = spent.clone();
+        spent.ask("mock:demo", true);
+        spent.ask("mock:other", false);
+        let usage = Usage { input: Some(2), output: None, cache_read: Some(1) };
+        spent.add(usage, Usd::new(Decimal::new(15, 4)));
+        spent.add(Usage { output: Some(3), ..usage }, Usd::new(Decimal::new(5, 4)));
+        let bill = shared.bill();
+        assert_eq!(bill.usage, Usage { input: Some(4), output: Some(3), cache_read: Some(2) });
+        assert_eq!((bill.cost.get(), bill.model.as_str()), (Decimal::new(2, 3), "mock:other"));
+        assert!(bill.tools_offered);
+        spent.add(usage, Usd::new(LARGEST_COST));
+        assert_eq!(shared.bill().cost.get(), LARGEST_COST);
     }
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::request::REPLY_TOOL;
 use super::test_support::{
-    ALL_WIRES, Act, Asked, FakeProvider, SECRET, answer, replied, reply_object, request, text,
+    ALL_WIRES, Act, Asked, FakeProvider, SECRET, answer, calling, replied, reply_object, request, text,
 };
 use super::wire::Wire;
 use crate::model::port::{
@@ -51,40 +51,6 @@ fn read_tool() -> ToolDefinition {
 
 fn offering() -> ModelRequest {
     ModelRequest { tools: Arc::new([tag_tool(), read_tool()]), ..request() }
-}
-
-/// An answer that calls; arguments are written as they are given.
-fn calling(wire: Wire, calls: &[(&str, Value)]) -> Value {
-    let mut body = replied(wire, "");
-    match wire {
-        Wire::Anthropic => {
-            let blocks = calls.iter().enumerate().map(|(index, (name, arguments))| {
-                json!({ "type": "tool_use", "id": format!("id{index}"), "name": name, "input": arguments })
-            });
-            body["content"] = blocks.collect();
-            body["stop_reason"] = json!("tool_use");
-        }
-        Wire::OpenAi | Wire::Ollama => {
-            let calls = calls.iter().enumerate().map(|(index, (name, arguments))| {
-                let arguments = arguments.as_str().map_or_else(|| arguments.to_string(), str::to_owned);
-                json!({ "id": format!("id{index}"), "type": "function",
-                    "function": { "name": name, "arguments": arguments } })
-            });
-            body["choices"][0]["message"]["tool_calls"] = calls.collect();
-            body["choices"][0]["finish_reason"] = json!("tool_calls");
-        }
-        Wire::Google => {
-            let parts = calls.iter().enumerate().map(|(index, (name, arguments))| {
-                let mut part = json!({ "functionCall": { "name": name, "args": arguments } });
-                if index == 0 {
-                    part["thoughtSignature"] = json!("c2lnbmVk");
-                }
-                part
-            });
-            body["candidates"][0]["content"]["parts"] = parts.collect();
-        }
-    }
-    body
 }
 
 fn two_calls() -> [(&'static str, Value); 2] {

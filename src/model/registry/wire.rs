@@ -18,7 +18,7 @@ pub(super) enum Wire {
 }
 
 impl Wire {
-    /// How that provider is talked to; `None` for the mock, which is in the process.
+    /// The wire of a provider; `None` for the one inside this process.
     pub(super) const fn of(provider: Provider) -> Option<Self> {
         match provider {
             Provider::Anthropic => Some(Self::Anthropic),

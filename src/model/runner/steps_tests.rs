@@ -4,23 +4,19 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use jiff::Timestamp;
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use super::*;
-use crate::config::{FlowTool, TagTool, Tenant, Tools};
-use crate::domain::{ContactText, ConversationId, Provider};
+use crate::domain::{ContactText, Provider};
 use crate::manychat::ContactInfo;
 use crate::model::port::{ModelAnswer, ModelProvider, Usage};
 use crate::model::prompt::SystemPrompt;
 use crate::model::runner::TurnResult;
 use crate::model::spent::Spent;
-use crate::model::test_support::{ESCALATION, settings, tenant_with};
-use crate::tools::{
-    Action, ActionNumber, Ending, Entry, FlowMode, Known, Offer, Reach, ReadFailure, Status, TurnTools,
-};
+use crate::model::test_support::{ESCALATION, settings, shop, tools_of};
+use crate::tools::{Action, ActionNumber, Ending, Entry, FlowMode, Reach, ReadFailure, Status, TurnTools};
 
 type Outcome = Result<ModelAnswer, ModelError>;
 
@@ -115,40 +111,10 @@ fn sends(flow: &str) -> (&'static str, Option<Value>) {
     ("send_flow", Some(json!({ "flow": flow })))
 }
 
-fn shop() -> Tenant {
-    let tag = |id: &str| TagTool {
-        id: id.to_owned(),
-        tag: format!("shop-{id}"),
-        description: format!("About {id}."),
-    };
-    let flow = FlowTool {
-        id: "leaflet".to_owned(),
-        description: "Something to read.".to_owned(),
-        flow_ns: "content_1".to_owned(),
-        repeatable: false,
-        role: None,
-        on_stage: None,
-        offering: None,
-        settle_seconds: 0,
-    };
-    let tools =
-        Tools { tags: vec![tag("likes_glaze"), tag("has_kiln")], flows: vec![flow], ..Tools::default() };
-    tenant_with(|tenant| tenant.tools = Some(tools))
-}
-
 /// A turn of the shop's contact with its tools.
 fn turn(text: &str, flows: FlowMode) -> (TurnInput, Arc<TurnTools>) {
     let tenant = Arc::new(shop());
-    let tools = Arc::new(TurnTools::new(Offer {
-        conversation: ConversationId::fresh(),
-        tenant: Arc::clone(&tenant),
-        known: Known::default(),
-        offering: None,
-        window_from: Timestamp::UNIX_EPOCH,
-        may_read: true,
-        nudge: false,
-        flows,
-    }));
+    let tools = tools_of(&tenant, flows);
     let input = TurnInput {
         system: SystemPrompt::build(&tenant),
         tenant,
@@ -171,7 +137,7 @@ fn runner(provider: &Arc<Script>) -> Runner {
 }
 
 fn runner_of_two(first: &Arc<Script>, fallback: &Arc<Script>) -> Runner {
-    let openai = settings(Provider::OpenAi, "gpt-4o-mini");
+    let openai = settings(Provider::OpenAi, "nobody-priced-it");
     let anthropic = settings(Provider::Anthropic, "claude-haiku-4-5");
     Runner::new(Arc::<Script>::clone(first), &openai.agent, &openai).with_fallback(
         Arc::<Script>::clone(fallback),
@@ -181,12 +147,13 @@ fn runner_of_two(first: &Arc<Script>, fallback: &Arc<Script>) -> Runner {
 }
 
 fn results_in(message: &ModelMessage) -> Vec<(&str, &Value, bool)> {
-    let result = |part| match part {
-        &Part::Result(ref result) => (result.call_id.as_str(), &result.content, result.is_error),
-        other => panic!("no result: {other:?}"),
-    };
     assert_eq!(message.role, MessageRole::ToolResults);
-    message.parts.iter().map(result).collect()
+    message.parts.iter().map(result_in).collect()
+}
+
+fn result_in(part: &Part) -> (&str, &Value, bool) {
+    let Part::Result(result) = part else { panic!("no result: {part:?}") };
+    (result.call_id.as_str(), &result.content, result.is_error)
 }
 
 fn note_in(message: &ModelMessage) -> &str {
