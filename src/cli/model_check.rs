@@ -18,23 +18,28 @@ pub(super) struct CheckArguments {
 /// Prints a line for each trial; exit 1 when one of them failed.
 pub(super) fn run(arguments: &CheckArguments) -> anyhow::Result<ExitCode> {
     let loaded = boot::load()?;
-    let settings = &loaded.settings;
-    let mut failed = 0;
-    for (name, from) in models(settings, &arguments.models) {
-        println!("{}  ({from})", name.as_string());
-        let model = TrialModel::new(&settings.model, name)?;
-        for trial in Trial::ALL {
-            let finding = local_http::block_on(async { Ok(model.run(trial, settings.model_abort).await) })?;
-            failed += usize::from(matches!(finding.verdict, Verdict::Failed { .. }));
-            println!("  {}", line(&finding));
-        }
-    }
+    let failed = local_http::block_on(try_all(&loaded.settings, &arguments.models))?;
     if failed > 0 {
         eprintln!("model check failed: {failed} of the trials above");
         return Ok(ExitCode::FAILURE);
     }
     println!("model check passed");
     Ok(ExitCode::SUCCESS)
+}
+
+/// Prints each finding as soon as it is there; returns how many failed.
+async fn try_all(settings: &Settings, named: &[ModelName]) -> anyhow::Result<usize> {
+    let mut failed = 0;
+    for (name, from) in models(settings, named) {
+        println!("{}  ({from})", name.as_string());
+        let model = TrialModel::new(&settings.model, name)?;
+        for trial in Trial::ALL {
+            let finding = model.run(trial, settings.model_abort).await;
+            failed += usize::from(matches!(finding.verdict, Verdict::Failed { .. }));
+            println!("  {}", line(&finding));
+        }
+    }
+    Ok(failed)
 }
 
 /// Each model once, with where its name comes from.

@@ -67,15 +67,15 @@ fn turn_of(contact: usize, number: usize, system: &SystemPrompt) -> TurnInput {
     let history = (0..number).flat_map(|earlier| {
         let turn = |role, words: String| HistoryTurn { role, text: ContactText::new(words), actions: None };
         [
-            turn(Role::User, format!("question {earlier} of contact {contact}")),
+            turn(Role::User, format!("question {earlier} of guest-{contact}")),
             turn(Role::Agent, format!("answer {earlier}")),
         ]
     });
     TurnInput {
         tenant: Arc::new(tenant()),
         system: system.clone(),
-        state_lines: vec![format!("INTENT: contact {contact}")],
-        texts: vec![ContactText::new(format!("words {number} of contact {contact}"))],
+        state_lines: vec![format!("INTENT: guest-{contact}")],
+        texts: vec![ContactText::new(format!("words {number} of guest-{contact}"))],
         history: history.collect(),
         tools: None,
         spent: Spent::default(),
@@ -97,7 +97,7 @@ async fn many_contacts_and_turns_share_the_beginning() {
             }
         }
         let shared = shared_beginning(wire, &fake, 18);
-        assert!(shared.contains("Northside Pottery") && !shared.contains("contact "), "{shared}");
+        assert!(shared.contains("Northside Pottery") && !shared.contains("guest-"), "{shared}");
     }
 }
 
@@ -122,12 +122,12 @@ async fn tools_stand_in_the_shared_beginning() {
         let fake = good_provider(wire).await;
         let model = fake.model(wire, model_of(wire));
         for contact in 0..4 {
-            let messages = vec![text(MessageRole::User, &format!("words of contact {contact}"))];
+            let messages = vec![text(MessageRole::User, &format!("words of guest-{contact}"))];
             let request = ModelRequest { tools: tools(), messages, ..request() };
             model.step(request).await.unwrap();
         }
         let shared = shared_beginning(wire, &fake, 4);
-        assert!(shared.contains("add_tag") && !shared.contains("contact "), "{wire:?}: {shared}");
+        assert!(shared.contains("add_tag") && !shared.contains("guest-"), "{wire:?}: {shared}");
     }
 }
 
