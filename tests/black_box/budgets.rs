@@ -65,6 +65,7 @@ async fn the_log_warns_once_before_a_cap() {
     };
     app.run(&spend(200)).await;
     app.send_as("1", "hello").await;
+    app.await_that("select 1 from rs_owed", <[_]>::is_empty).await;
     app.run(&spend(245)).await;
     for contact in ["2", "3"] {
         assert_eq!(app.send_as(contact, "hello").await.texts(), ["Hello."]);
