@@ -24,7 +24,7 @@ pub use port::{
     Opaque, Part, ToolCall, ToolCalls, ToolResult, Usage,
 };
 pub use pricing::Prices;
-pub use prompt::{HistoryTurn, SystemPrompt};
+pub use prompt::{HistoryTurn, SystemPrompt, state_lines};
 pub use registry::{RegistryError, resolve, resolve_with};
 pub use reply::{Bounds, Faults, MAX_MESSAGE_UNITS, MAX_MESSAGES, MAX_MODEL_MESSAGES, Reply};
 pub use runner::{Runner, TurnInput, TurnResult};

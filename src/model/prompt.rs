@@ -3,12 +3,14 @@
 
 mod catalog;
 mod messages;
+mod state;
 
 use std::fmt;
 use std::sync::Arc;
 
 pub use catalog::PAYMENT_OPTIONS;
 pub use messages::{HistoryTurn, messages};
+pub use state::state_lines;
 
 use super::fence;
 use super::reply::CLOSING_QUESTION_GUIDE;
