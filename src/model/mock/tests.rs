@@ -421,7 +421,12 @@ fn the_last_user_message_is_what_counts() {
 /// MOCK-5: a server note is skipped, whichever label it starts with.
 #[test]
 fn notes_of_the_server_are_skipped() {
-    for note in ["ACTIONS: none", "SENT: send_flow glaze_guide. Write the reply now."] {
+    for note in [
+        "ACTIONS: none was staged. Write the reply now.",
+        "ACTIONS: set_field intent=prospect. Write the reply now.",
+        "NOT SENT: send_flow glaze_guide. Write the reply now.",
+        "SENT: hello. What is the refund?",
+    ] {
         let asked = message(MessageRole::User, vec![contact("price")]);
         let noted = message(MessageRole::StepNote, vec![Part::Text(note.to_owned())]);
         assert_eq!(reply_to_messages(vec![asked, noted]), reply_to("price"), "{note}");

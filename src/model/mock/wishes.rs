@@ -113,10 +113,10 @@ impl Wish {
     /// `contactAsked` where the schema has it: the contact did ask for the link (MOCK-10.3), and for no other flow.
     fn flow(scene: &Scene<'_>, id: &str) -> Self {
         let key = json!({ "flow": id });
-        let mut arguments = key.clone();
-        if scene.parameter(SEND_FLOW, "contactAsked").is_some() {
-            arguments["contactAsked"] = json!(id == LINK);
-        }
+        let arguments = match scene.parameter(SEND_FLOW, "contactAsked") {
+            Some(_) => json!({ "flow": id, "contactAsked": id == LINK }),
+            None => key.clone(),
+        };
         Self { tool: SEND_FLOW.to_owned(), key, arguments, repeats: true }
     }
 
