@@ -13,6 +13,7 @@ mod prompt;
 mod registry;
 mod reply;
 mod runner;
+mod spent;
 #[cfg(test)]
 mod test_support;
 
@@ -24,7 +25,8 @@ pub use port::{
     Opaque, Part, ToolCall, ToolCalls, ToolResult, Usage,
 };
 pub use pricing::Prices;
-pub use prompt::{HistoryTurn, SystemPrompt, state_lines};
-pub use registry::{RegistryError, resolve, resolve_with};
+pub use prompt::{HistoryTurn, Offering, SystemPrompt, state_lines};
+pub use registry::{RegistryError, resolve, resolve_with, takes_images};
 pub use reply::{Bounds, Faults, MAX_MESSAGE_UNITS, MAX_MESSAGES, MAX_MODEL_MESSAGES, Reply};
 pub use runner::{Runner, TurnInput, TurnResult};
+pub use spent::{Bill, Spent};

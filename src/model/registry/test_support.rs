@@ -217,3 +217,37 @@ pub fn replied(wire: Wire, said: &str) -> Value {
         }),
     }
 }
+
+/// An answer that calls; arguments are written as they are given.
+pub fn calling(wire: Wire, calls: &[(&str, Value)]) -> Value {
+    let mut body = replied(wire, "");
+    match wire {
+        Wire::Anthropic => {
+            let blocks = calls.iter().enumerate().map(|(index, (name, arguments))| {
+                json!({ "type": "tool_use", "id": format!("id{index}"), "name": name, "input": arguments })
+            });
+            body["content"] = blocks.collect();
+            body["stop_reason"] = json!("tool_use");
+        }
+        Wire::OpenAi | Wire::Ollama => {
+            let calls = calls.iter().enumerate().map(|(index, (name, arguments))| {
+                let arguments = arguments.as_str().map_or_else(|| arguments.to_string(), str::to_owned);
+                json!({ "id": format!("id{index}"), "type": "function",
+                    "function": { "name": name, "arguments": arguments } })
+            });
+            body["choices"][0]["message"]["tool_calls"] = calls.collect();
+            body["choices"][0]["finish_reason"] = json!("tool_calls");
+        }
+        Wire::Google => {
+            let parts = calls.iter().enumerate().map(|(index, (name, arguments))| {
+                let mut part = json!({ "functionCall": { "name": name, "args": arguments } });
+                if index == 0 {
+                    part["thoughtSignature"] = json!("c2lnbmVk");
+                }
+                part
+            });
+            body["candidates"][0]["content"]["parts"] = parts.collect();
+        }
+    }
+    body
+}
