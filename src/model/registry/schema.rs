@@ -52,7 +52,9 @@ pub(super) fn all_required(mut schema: Value) -> Value {
         }
     }
     let all: Vec<Value> = properties.keys().map(|name| name.as_str().into()).collect();
-    schema["required"] = all.into();
+    if let Some(keys) = schema.as_object_mut() {
+        keys.insert("required".to_owned(), all.into());
+    }
     schema
 }
 
