@@ -5,6 +5,7 @@
 mod acts;
 mod answers;
 mod binding;
+mod budget;
 mod context;
 mod draft;
 mod guards;

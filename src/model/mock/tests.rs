@@ -6,6 +6,7 @@ use crate::domain::EscalationReason::{
     self, Complaint, ExplicitRequest, OutOfScope, PaymentReported, PriceNegotiation,
 };
 use crate::model::fence::FencedText;
+use crate::model::meter::Meter;
 use crate::model::port::Image;
 use crate::model::port::{MessageRole, ModelMessage, Part};
 use crate::model::reply::{self, Bounds, Reply};
@@ -37,6 +38,8 @@ pub(super) fn request(system: &str, messages: Vec<ModelMessage>) -> ModelRequest
         max_output_tokens: 400,
         temperature: None,
         reasoning_effort: None,
+        meter: Meter::default(),
+        retry_within: None,
     }
 }
 

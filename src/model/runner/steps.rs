@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::{Runner, TurnInput, model_object};
 use crate::model::candidate::Candidate;
+use crate::model::meter::Meter;
 use crate::model::port::{
     MessageRole, ModelError, ModelMessage, ModelOutput, ModelRequest, Part, ToolCall, ToolCalls, ToolResult,
 };
@@ -28,6 +30,7 @@ pub(super) struct Steps<'a> {
     original: Vec<ModelMessage>,
     /// What the model called so far, and what came of it.
     transcript: Vec<ModelMessage>,
+    begun: Instant,
 }
 
 /// What one step offers and whether it must end the turn.
@@ -47,6 +50,7 @@ impl<'a> Steps<'a> {
             fallback: runner.fallback.as_ref(),
             original: prompt::messages(&input.history, &input.state_lines, &input.texts),
             transcript: Vec::new(),
+            begun: Instant::now(),
         };
         steps.begin();
         steps
@@ -86,10 +90,9 @@ impl<'a> Steps<'a> {
         }
     }
 
-    /// One call, at most `MODEL_MAX_CONCURRENT` of them at a time; flows are sent without holding a place (DEC-27). The
-    /// semaphore is never closed, so its error cannot occur and stands for "no limit".
+    /// One call, at most `MODEL_MAX_CONCURRENT` of them at a time; flows are sent without holding a place (DEC-27).
     async fn call(&mut self, step: &Step) -> Result<ModelOutput, ModelError> {
-        let _permit = self.runner.calls.acquire().await.ok();
+        let _slot = self.runner.calls.take().await;
         match self.ask(step).await {
             Err(error) if error.is_providers_fault() && self.falls_back() => {
                 tracing::warn!(model = self.candidate.name(), err = error.name(), "fallback model called");
@@ -102,7 +105,7 @@ impl<'a> Steps<'a> {
     async fn ask(&self, step: &Step) -> Result<ModelOutput, ModelError> {
         let spent = &self.input.spent;
         spent.ask(self.candidate.name(), !step.tools.is_empty());
-        let answer = self.candidate.step(self.request(step)).await?;
+        let answer = self.candidate.step(self.request(step), self.begun.elapsed()).await?;
         spent.add(answer.usage, self.candidate.cost(&answer.usage));
         Ok(answer.output)
     }
@@ -125,6 +128,8 @@ impl<'a> Steps<'a> {
             max_output_tokens: self.runner.max_output_tokens,
             temperature: None,
             reasoning_effort: self.runner.reasoning_effort,
+            meter: Meter::of(&self.input.spent),
+            retry_within: None,
         }
     }
 

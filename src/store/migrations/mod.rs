@@ -51,6 +51,7 @@ const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../../../migrations/rs_0008_outbox_order.sql"),
     },
     Migration { name: "rs_0009_actions", sql: include_str!("../../../migrations/rs_0009_actions.sql") },
+    Migration { name: "rs_0010_budget", sql: include_str!("../../../migrations/rs_0010_budget.sql") },
 ];
 
 /// The SQL of every migration in order: two builds with equal text make equal databases.
