@@ -249,7 +249,7 @@ async fn ask_model(
             Draft::of_model(result, marks, copy)
         }
         Err(_) => {
-            let aborted = Decision::Aborted { bill: spent.bill(), latency: started.elapsed() };
+            let aborted = Decision::Aborted { bill: Box::new(spent.bill()), latency: started.elapsed() };
             Draft::of_copy(escalation(request), aborted)
         }
     };
