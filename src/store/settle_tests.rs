@@ -64,7 +64,7 @@ impl Fixture {
             takeover_secs: 60.0,
         };
         match open(&self.database, &request).await.unwrap() {
-            Opened::Started(opened) => (turn, opened),
+            Opened::Started(opened) => (turn, *opened),
             Opened::Waiting(_) => panic!("the lane is held"),
         }
     }

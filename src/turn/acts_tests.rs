@@ -6,7 +6,7 @@ use super::*;
 use crate::config::{FieldTool, FlowTool};
 use crate::domain::{EscalationReason, Usd};
 use crate::model::{Bill, Reply, TurnResult, Usage};
-use crate::store::open::ActedTurn;
+use crate::store::acted::ActedTurn;
 use crate::tools::StagedAction;
 
 fn flow(id: &str) -> FlowTool {
