@@ -58,3 +58,7 @@ pub(super) fn acted_of(row: &Row) -> Result<Option<Acted>, StoreError> {
     let acted = found.map(serde_json::from_value).transpose();
     acted.map_err(|_| StoreError::Unexpected { what: "turns.actions" })
 }
+
+#[cfg(test)]
+#[path = "acted_tests.rs"]
+mod tests;
