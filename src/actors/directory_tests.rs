@@ -21,6 +21,7 @@ use crate::model::Reply;
 use crate::store::inbox::Kept;
 use crate::store::open::{OpenTurn, Waits};
 use crate::store::{Pulse, StoreError};
+use crate::tools::TurnTools;
 use crate::turn::{Decision, Draft, KeepReport, OpenReport, SettleReport, TurnRequest, Way};
 
 const CONVERSATIONS: u64 = 20_000;
@@ -128,10 +129,14 @@ fn opened(taken: usize, beside: bool) -> OpenTurn {
         hourly_count: Some(1),
         spent_tokens: 0,
         spent_usd: Decimal::ZERO,
+        running_before: 0,
         reply_queued: false,
         handoff: None,
         token_row: None,
         history: Vec::new(),
+        offering: None,
+        acted: None,
+        attempted: Vec::new(),
     }
 }
 
@@ -183,7 +188,16 @@ impl Steps for Watch {
         })
     }
 
-    fn decide(&self, request: Arc<TurnRequest>, _: Arc<OpenTurn>) -> BoxFuture<'static, Draft> {
+    fn tools(&self, _: &TurnRequest, _: &OpenTurn) -> Option<Arc<TurnTools>> {
+        None
+    }
+
+    fn decide(
+        &self,
+        request: Arc<TurnRequest>,
+        _: Arc<OpenTurn>,
+        _: Option<Arc<TurnTools>>,
+    ) -> BoxFuture<'static, Draft> {
         let played = Arc::clone(&self.0);
         Box::pin(async move {
             tokio::task::yield_now().await;

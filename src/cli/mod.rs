@@ -31,6 +31,7 @@ macro_rules! eprintln {
     };
 }
 
+mod account;
 mod boot;
 mod bootstrap;
 mod completions;
@@ -41,6 +42,7 @@ mod dev;
 mod handoffs;
 mod health;
 mod local_http;
+mod model_check;
 mod open_files;
 mod outbox;
 mod process;
@@ -98,7 +100,7 @@ enum Command {
     /// Set up the demo tenant where it is missing, then run everything for development
     Dev,
     /// Write the demo tenant and an offline .env where they are missing
-    Bootstrap,
+    Bootstrap(bootstrap::BootstrapArguments),
     /// Send one message to a running local server, as ManyChat would
     Simulate(simulate::SimulateArguments),
     /// Ask a running server on this machine whether it is alive
@@ -106,6 +108,9 @@ enum Command {
     /// Check the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Models
+    #[command(subcommand)]
+    Model(ModelCommand),
     /// Contact tokens
     #[command(subcommand)]
     Tokens(TokensCommand),
@@ -129,6 +134,12 @@ enum Command {
 enum ConfigCommand {
     /// Run every check of boot on environment and tenant files, then exit
     Check(config_check::CheckArguments),
+}
+
+#[derive(Subcommand, Debug)]
+enum ModelCommand {
+    /// Ask the configured models for a reply, a tool call and a look at a picture; costs a few hundred tokens
+    Check(model_check::CheckArguments),
 }
 
 #[derive(Subcommand, Debug)]
@@ -218,10 +229,11 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Worker => worker::run(),
         Command::Dev => dev::run(),
-        Command::Bootstrap => bootstrap::run(),
+        Command::Bootstrap(arguments) => bootstrap::run(&arguments),
         Command::Simulate(arguments) => simulate::run(&arguments),
         Command::Health(arguments) => health::run(&arguments),
         Command::Config(ConfigCommand::Check(arguments)) => config_check::run(&arguments),
+        Command::Model(ModelCommand::Check(arguments)) => model_check::run(&arguments),
         Command::Tokens(TokensCommand::Backfill(arguments)) => tokens::run(&arguments),
         Command::Handoffs(HandoffsCommand::List(arguments)) => handoffs::list(&arguments),
         Command::Handoffs(HandoffsCommand::Close(arguments)) => handoffs::close(&arguments),

@@ -13,6 +13,7 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Row, Statement};
 use uuid::Uuid;
 
+use super::acted::{Acted, acted_columns, acted_of};
 use super::binding::binding_of;
 use super::statements::{BEGIN, COMMIT};
 use super::takeover::{pause_columns, pause_join};
@@ -106,6 +107,7 @@ pub(super) const RECORD: &str = concat!(
            token_hash = case when go.issue then $19::text else c.token_hash end,
            token_issued_at = case when go.issue then $8 else c.token_issued_at end,
            token_generation = c.token_generation + go.issue::integer,
+           offering = case when go.bound then coalesce($21::text, c.offering) else c.offering end,
            updated_at = now()
        from go where c.id = go.id and (go.bound or go.issue)
        returning c.id, c.turn_count, c.token_generation, go.bound, go.issue),
@@ -153,9 +155,10 @@ pub(super) const RECORD: &str = concat!(
             array(select message_id from mine union select message_id from kept) as waiting"
 );
 
-/// Reads what the turn needs: history when it may be read, and the day's spend with what is not yet confirmed
-/// (HISTW-1 to HISTW-5, ARC-33). The binding is the recorded one. A `first` message under enforcement reads nothing
-/// from before the contact's first token was issued: nothing proves that it is this caller's (TOK-14, DEC-24).
+/// Reads what the turn needs: history when it may be read, and the day's spend with what is not yet confirmed and how
+/// many turns are still to report theirs (HISTW-1 to HISTW-5, ARC-33). The binding is the recorded one. A `first` message
+/// under enforcement reads nothing from before the contact's first token was issued: nothing proves that it is this
+/// caller's (TOK-14, DEC-24).
 pub(super) const READ: &str = concat!(
     "select coalesce(b.tokens, 0)::bigint + o.tokens as tokens, coalesce(b.cost_usd, 0) + o.cost_usd as cost_usd,
        case when me.binding <> 'unbound' or me.binding is not null and not $3 then (
@@ -171,6 +174,11 @@ pub(super) const READ: &str = concat!(
                order by t.seq desc limit $6) h) end as history,
        exists (select 1 from outbox x where x.tenant_id = $1 and x.subscriber_id = $2 and x.kind = 'reply'
                  and x.status in ('pending', 'delivering')) as reply_queued,
+       (select count(*) from rs_owed r where r.tenant_id = $1 and r.status = 'running'
+          and (r.created_at, r.turn_id) < (me.created_at, me.turn_id)) as running_before,
+       ",
+    acted_columns!("$9"),
+    ",
        ",
     pause_columns!(),
     " from conversations c ",
@@ -225,6 +233,10 @@ pub struct OpenRequest {
     pub guarded: bool,
     /// Now.
     pub now: Timestamp,
+    /// The offering the last message names, if the tenant knows it; a bound turn stores it (TURN-4, FN-OFF-6).
+    pub offering: Option<String>,
+    /// The configuration that summaries of this tenant are made by; `None`: nothing of earlier turns' actions is read.
+    pub acted_by: Option<String>,
     /// When the first of the messages arrived.
     pub received_at: Timestamp,
     /// When the last of them arrived: the binding is judged as of then (DEC-24).
@@ -249,7 +261,7 @@ pub struct OpenRequest {
 #[derive(Debug)]
 pub enum Opened {
     /// The turn runs.
-    Started(OpenTurn),
+    Started(Box<OpenTurn>),
     /// It is not the turn of these messages: the lane is held, or somebody is ahead. Nothing was recorded.
     Waiting(Waits),
 }
@@ -282,6 +294,8 @@ pub struct OpenTurn {
     pub spent_tokens: i64,
     /// US dollars spent today by the tenant, unconfirmed turns included.
     pub spent_usd: Decimal,
+    /// Turns of the tenant that are under way, in any process, and began before this one (02 section 14).
+    pub running_before: i64,
     /// True when an earlier reply to the contact is still on its way (LANE-7).
     pub reply_queued: bool,
     /// The contact's open handoff (DEC-35); `None` when there is none, or the agent has gone on since (DEC-9).
@@ -291,6 +305,12 @@ pub struct OpenTurn {
     pub token_row: Option<Uuid>,
     /// Earlier turns, oldest first; empty when the turn may not read them.
     pub history: Vec<HistoryRow>,
+    /// The contact's stored offering (FN-OFF-4).
+    pub offering: Option<String>,
+    /// What earlier turns have done; `None` when it was not asked for.
+    pub acted: Option<Acted>,
+    /// What a first run of this turn has attempted, as entries of the record; empty in a first run (ARC-46).
+    pub attempted: Vec<serde_json::Value>,
 }
 
 /// A handoff that nobody has closed yet.
@@ -337,7 +357,7 @@ async fn open_once(database: &Database, request: &OpenRequest) -> Result<Opened,
     lease.give_back();
     if let (true, Some(lane_row), Some(read)) = (recorded.try_get("started")?, &lane_row, &read) {
         crash_points::passed(Point::AfterOpen);
-        return Ok(Opened::Started(started(lane_row, &recorded, read)?));
+        return Ok(Opened::Started(Box::new(started(lane_row, &recorded, read)?)));
     }
     let conversation = lane_row.map(|row| row.try_get::<_, Uuid>("id")).transpose()?;
     let conversation = conversation.map(ConversationId::from);
@@ -457,6 +477,7 @@ async fn fly(
         &values.received,
         &request.fresh_digest,
         &request.last_received_at,
+        &request.offering,
     ];
     let read_values: &[&(dyn ToSql + Sync)] = &[
         &tenant,
@@ -467,6 +488,7 @@ async fn fly(
         &MOST_EARLIER,
         &values.day,
         request.turn.as_uuid(),
+        &request.acted_by,
     ];
     let (begun, lane, recorded, reading, committed) = tokio::join!(
         client.execute(&begin, &[]),
@@ -508,10 +530,14 @@ fn started(lane_row: &Row, recorded: &Row, read: &Row) -> Result<OpenTurn, Store
         hourly_count: recorded.try_get("hourly_count")?,
         spent_tokens: read.try_get("tokens")?,
         spent_usd: read.try_get("cost_usd")?,
+        running_before: read.try_get("running_before")?,
         reply_queued: read.try_get("reply_queued")?,
         handoff: open_handoff(read)?,
         token_row: recorded.try_get("token_row")?,
         history,
+        offering: read.try_get("offering")?,
+        acted: acted_of(read)?,
+        attempted: Vec::new(),
     })
 }
 

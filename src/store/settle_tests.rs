@@ -30,9 +30,8 @@ impl Fixture {
         Self { database, client, process: ProcessId::fresh(), _server: server }
     }
 
-    /// A turn whose lane is taken and whose reply is owed.
-    pub(in crate::store) async fn opened(&self) -> (TurnId, OpenTurn) {
-        let turn = TurnId::fresh();
+    /// What a turn of the one contact asks of Open.
+    pub(in crate::store) fn request(&self, turn: TurnId) -> OpenRequest {
         let message = NewMessage {
             id: *turn.as_uuid(),
             text: ContactText::new("hello".to_owned()),
@@ -41,7 +40,7 @@ impl Fixture {
             received_at: Timestamp::now(),
             stored: false,
         };
-        let request = OpenRequest {
+        OpenRequest {
             tenant: TenantId::new("test").unwrap(),
             subscriber: SubscriberId::new("70010001").unwrap(),
             channel: "whatsapp".to_owned(),
@@ -54,15 +53,26 @@ impl Fixture {
             last_received_at: Timestamp::now(),
             now: Timestamp::now(),
             idle_reset_hours: 24,
+            offering: None,
+            acted_by: None,
             history_days: 30,
             process: self.process,
             turn,
             lane_secs: 60.0,
             dead_secs: 60.0,
             takeover_secs: 60.0,
-        };
-        match open(&self.database, &request).await.unwrap() {
-            Opened::Started(opened) => (turn, opened),
+        }
+    }
+
+    /// A turn whose lane is taken and whose reply is owed.
+    pub(in crate::store) async fn opened(&self) -> (TurnId, OpenTurn) {
+        let turn = TurnId::fresh();
+        (turn, self.open(&self.request(turn)).await)
+    }
+
+    pub(in crate::store) async fn open(&self, request: &OpenRequest) -> OpenTurn {
+        match open(&self.database, request).await.unwrap() {
+            Opened::Started(opened) => *opened,
             Opened::Waiting(_) => panic!("the lane is held"),
         }
     }
@@ -94,13 +104,20 @@ impl Fixture {
                 at: Timestamp::now(),
             },
             escalation: None,
+            not_before: None,
+            summary: None,
         };
         (turn, settle(&self.database, &request).await.unwrap().settled)
     }
 
     /// Confirms the reply; true when something follows it.
     pub(in crate::store) async fn handed_over(&self, turn: TurnId) -> bool {
-        owed::confirm(&self.database, &[turn], Timestamp::now()).await.unwrap()
+        self.confirmed(turn).await.queued
+    }
+
+    /// Confirms the reply, and tells all that follows it.
+    pub(in crate::store) async fn confirmed(&self, turn: TurnId) -> owed::Confirmed {
+        owed::confirm(&self.database, &[turn], self.process, Timestamp::now()).await.unwrap()
     }
 
     /// Texts of the queued replies in the order in which they are to be delivered.
@@ -253,6 +270,8 @@ async fn an_aborted_call_is_recorded_with_its_model_and_time() {
             at: Timestamp::now(),
         },
         escalation: None,
+        not_before: None,
+        summary: None,
     };
     settle(&fixture.database, &request).await.unwrap();
     let sql = "select model, latency_ms, input_tokens, cost_usd from turns where role = 'agent'";

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use crate::channel::{self, MarkStyle};
 use crate::domain::{EscalationReason, Outcome};
-use crate::model::{self, Cause, Reply, TurnResult};
+use crate::model::{self, Bill, Cause, Reply, TurnResult};
+use crate::tools::Finished;
 
 use super::guards::Denial;
 
@@ -21,8 +22,8 @@ pub enum Decision {
     Model(Box<TurnResult>),
     /// The model did not end within its abort time.
     Aborted {
-        /// Who was asked first (`provider:model`).
-        model: String,
+        /// Who was asked last, and what was used until then.
+        bill: Box<Bill>,
         /// Time spent.
         latency: Duration,
     },
@@ -42,6 +43,8 @@ pub struct Draft {
     pub texts: Vec<String>,
     /// How.
     pub decision: Decision,
+    /// What the turn's tools left: what follows the reply, and what goes on record.
+    pub finished: Finished,
 }
 
 impl Draft {
@@ -76,7 +79,7 @@ impl Draft {
     /// A reply of the tenant's own copy, delivered as it is.
     #[must_use]
     pub fn of_copy(reply: Reply, decision: Decision) -> Self {
-        Self { texts: reply.messages.clone(), reply, decision }
+        Self { texts: reply.messages.clone(), reply, decision, finished: Finished::default() }
     }
 
     /// No reply at all: a person has taken over.
@@ -107,7 +110,8 @@ impl Draft {
             result.cause = Some(Cause::Leak);
             return Self::of_copy(result.reply.clone(), Decision::Model(Box::new(result)));
         }
-        Self { reply: result.reply.clone(), texts, decision: Decision::Model(Box::new(result)) }
+        let (reply, decision) = (result.reply.clone(), Decision::Model(Box::new(result)));
+        Self { reply, texts, decision, finished: Finished::default() }
     }
 }
 

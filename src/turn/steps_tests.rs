@@ -30,6 +30,7 @@ fn context() -> TurnContext {
         clock: Arc::new(SystemClock),
         pulse: Pulse::new(ProcessId::fresh(), settings.process_dead),
         freed: Arc::new(Freed::default()),
+        said_today: crate::telemetry::OncePerDay::default(),
         settings: TurnSettings::of(&settings),
     }
 }
@@ -44,10 +45,14 @@ fn opened() -> OpenTurn {
         hourly_count: None,
         spent_tokens: 0,
         spent_usd: rust_decimal::Decimal::ZERO,
+        running_before: 0,
         reply_queued: false,
         handoff: None,
         token_row: None,
         history: Vec::new(),
+        offering: None,
+        acted: None,
+        attempted: Vec::new(),
     }
 }
 
@@ -65,7 +70,13 @@ async fn a_reply_that_cannot_be_rendered_is_never_recorded() {
         snapshot: Arc::new(Snapshot::new(demo::tenant().unwrap())),
         presented_secret: Redacted::new("secret".into()),
     };
-    let way = Way { deferred: false, behind: false, silenced: false, limit: Some(Duration::from_secs(5)) };
+    let way = Way {
+        deferred: false,
+        held: false,
+        behind: false,
+        silenced: false,
+        limit: Some(Duration::from_secs(5)),
+    };
     let settled = |text: &str| Draft::of_copy(Reply::scripted(text), Decision::Scripted);
     let report = settle(&context, &request, &opened(), &settled(""), way).await;
     assert!(matches!(report, SettleReport::Failed(StoreError::Unexpected { what: "the rendered reply" })));

@@ -50,6 +50,8 @@ const MIGRATIONS: &[Migration] = &[
         name: "rs_0008_outbox_order",
         sql: include_str!("../../../migrations/rs_0008_outbox_order.sql"),
     },
+    Migration { name: "rs_0009_actions", sql: include_str!("../../../migrations/rs_0009_actions.sql") },
+    Migration { name: "rs_0010_budget", sql: include_str!("../../../migrations/rs_0010_budget.sql") },
 ];
 
 /// The SQL of every migration in order: two builds with equal text make equal databases.
