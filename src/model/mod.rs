@@ -5,7 +5,10 @@
 mod breaker;
 mod candidate;
 mod fence;
+mod fold;
+pub mod grounding;
 mod guardrails;
+mod leak;
 mod mock;
 mod port;
 mod pricing;
@@ -17,7 +20,9 @@ mod runner;
 mod test_support;
 
 pub use fence::FencedText;
-pub use guardrails::{Cause, Checked, check, ends_with_question, leaks};
+pub use grounding::Figures;
+pub use guardrails::{Cause, Checked, check, ends_with_question};
+pub use leak::LeakCheck;
 pub use mock::{MockModel, MockMood, MockSwitch};
 pub use port::{
     Image, MessageRole, ModelAnswer, ModelError, ModelMessage, ModelOutput, ModelProvider, ModelRequest,

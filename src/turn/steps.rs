@@ -15,7 +15,7 @@ use super::request::{MessageRow, Run, TurnRequest};
 use super::tokens::IssuedToken;
 use super::{guards, takeover};
 use crate::channel::{self, InboundMessage};
-use crate::domain::{Binding, ContactText, EscalationReason};
+use crate::domain::{Binding, ContactText, EscalationReason, Role};
 use crate::model::{HistoryTurn, Reply, TurnInput};
 use crate::store::inbox::{self, Kept, Waiter};
 use crate::store::open::{NewMessage, OpenRequest, OpenTurn, Opened, Waits};
@@ -218,7 +218,10 @@ async fn ask_model(context: &TurnContext, request: &TurnRequest, opened: &OpenTu
         Ok(result) => {
             let marks = channel::profile(context.settings.channel).marks;
             let copy = &request.snapshot.tenant.rules.messages.escalation;
-            Draft::of_model(result, marks, copy)
+            let history = opened.history.iter().filter(|row| row.role == Role::User).map(|row| &row.text);
+            let said = request.texts().chain(history).map(ContactText::expose);
+            let draft = Draft::of_model(result, marks, copy, request.snapshot.system.leaks());
+            draft.grounded_in(&request.snapshot.figures, said)
         }
         Err(_) => {
             let model = context.runner.model().to_owned();
@@ -365,6 +368,7 @@ fn settle_request(
             at: context.clock.now(),
         },
         escalation: draft.escalation(),
+        checks: draft.checks(),
     }
 }
 

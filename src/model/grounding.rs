@@ -1,0 +1,206 @@
+//! Whether the prices in a reply were published (01 section 10, 10 section 7.1). Two rules: the exact one of the eval
+//! suite, and one for delivered replies that knows more currencies and forgives more, because it only counts.
+
+use std::collections::HashSet;
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use crate::config::{Catalog, Price};
+
+/// Minor units of a major one.
+const IN_MAJOR: u64 = 100;
+
+/// A number as people write it: grouped by points, commas, apostrophes or narrow spaces, with or without decimals.
+const NUMBER: &str = r"[0-9]{1,3}(?:[.,'’ \u{a0}\u{202f}][0-9]{3})+(?:[.,][0-9]{1,2})?|[0-9]+(?:[.,][0-9]+)?";
+
+/// The figures that a catalog publishes. Built once for each loaded configuration.
+#[derive(Clone, Debug, Default)]
+pub struct Figures {
+    /// PRICE-4, as digits alone.
+    allowed: HashSet<String>,
+    /// Every number of the catalog, as digits alone.
+    published: HashSet<String>,
+    /// A number with a currency beside it; the tenant's own currency codes count.
+    price: Option<Regex>,
+}
+
+impl Figures {
+    /// Of this catalog.
+    #[must_use]
+    pub fn of(catalog: &Catalog) -> Self {
+        let prices = || catalog.offerings.iter().map(|offering| &offering.price);
+        let described = catalog.offerings.iter().map(|offering| offering.description.as_str());
+        let answers = catalog.faq.iter().map(|entry| entry.answer.as_str());
+        let options = catalog.payment_options.iter().map(|option| option.description.as_str());
+        let mentioned = described.chain(answers).chain(options).flat_map(candidates).map(digits);
+        let allowed: HashSet<String> = prices().flat_map(forms_of_price).chain(mentioned).collect();
+        let said = texts(catalog).into_iter().flat_map(numbers);
+        let published = prices().flat_map(forms_of_price).chain(said).collect();
+        Self { allowed, published, price: price_pattern(catalog) }
+    }
+
+    /// The prices in a text that the catalog does not contain, as they are written, in order (PRICE-1 to PRICE-5,
+    /// FN-PRICE-3 to FN-PRICE-6). The rule of the eval suite.
+    #[must_use]
+    pub fn ungrounded<'text>(&self, text: &'text str) -> Vec<&'text str> {
+        candidates(text).filter(|candidate| !self.allowed.contains(&digits(candidate))).collect()
+    }
+
+    /// How many prices in a text neither stand anywhere in the catalog nor are numbers that the contact has `said`. The
+    /// rule for delivered replies (01 section 17, FN-PRICE-2): any currency counts, and in doubt a price is grounded.
+    #[must_use]
+    pub fn unheard_of<'text>(&self, text: &str, said: impl IntoIterator<Item = &'text str>) -> usize {
+        let Some(price) = &self.price else { return 0 };
+        let unknown: Vec<Vec<String>> = price
+            .find_iter(text)
+            .map(|found| numbers(found.as_str()).collect::<Vec<_>>())
+            .filter(|forms| !forms.iter().any(|form| self.published.contains(form)))
+            .collect();
+        if unknown.is_empty() {
+            return 0;
+        }
+        let said: HashSet<String> = said.into_iter().flat_map(numbers).collect();
+        unknown.iter().filter(|forms| !forms.iter().any(|form| said.contains(form))).count()
+    }
+}
+
+/// PRICE-2: a number of three or more characters with a dollar sign before it or a currency's name behind it.
+fn candidates(text: &str) -> impl Iterator<Item = &str> {
+    static PATTERN: LazyLock<Option<Regex>> =
+        LazyLock::new(|| Regex::new(r"(?i)\$\s?[0-9][0-9.,]{2,}|[0-9][0-9.,]{2,}\s?(?:pesos|ars|usd)").ok());
+    PATTERN.iter().flat_map(move |pattern| pattern.find_iter(text)).map(|found| found.as_str())
+}
+
+/// PRICE-3
+fn digits(text: &str) -> String {
+    text.chars().filter(char::is_ascii_digit).collect()
+}
+
+/// PRICE-4: the amount in major units, the same whatever the grouping, and in minor units.
+fn forms_of_price(price: &Price) -> [String; 2] {
+    let amount = price.amount.get();
+    let fraction = format!("{:02}", amount % IN_MAJOR);
+    [format!("{}{}", amount / IN_MAJOR, fraction.trim_end_matches('0')), amount.to_string()]
+}
+
+/// Every text of a catalog that may name a figure.
+fn texts(catalog: &Catalog) -> Vec<&str> {
+    let mut texts = Vec::new();
+    for offering in &catalog.offerings {
+        texts.extend([offering.name.as_str(), &offering.description]);
+        texts.extend(offering.schedule.as_deref());
+    }
+    texts.extend(catalog.faq.iter().flat_map(|entry| [entry.question.as_str(), &entry.answer]));
+    texts.extend(catalog.payment_options.iter().map(|option| option.description.as_str()));
+    texts
+}
+
+/// The numbers of a text, as digits alone; one with empty decimals also without them.
+fn numbers(text: &str) -> impl Iterator<Item = String> {
+    static PATTERN: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(NUMBER).ok());
+    let found = PATTERN.iter().flat_map(move |pattern| pattern.find_iter(text)).map(|found| found.as_str());
+    found.flat_map(|number| {
+        let whole = [".00", ",00", ".0", ",0"].iter().find_map(|end| number.strip_suffix(end));
+        [Some(digits(number)), whole.map(digits)].into_iter().flatten()
+    })
+}
+
+fn price_pattern(catalog: &Catalog) -> Option<Regex> {
+    let mut codes: Vec<String> = vec![regex::escape(&catalog.currency)];
+    codes.extend(catalog.offerings.iter().map(|offering| regex::escape(&offering.price.currency)));
+    codes.sort();
+    codes.dedup();
+    let codes = codes.join("|");
+    let sign = r"\p{Sc}";
+    let pattern = format!(
+        r"(?i)(?:{sign}|\b(?:{codes}))\s?(?:{NUMBER})|(?:{NUMBER})\s?(?:{sign}|(?:{codes}|usd|eur|pesos?|dollars?|euros?|reais)\b)"
+    );
+    Regex::new(&pattern).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::PaymentOption;
+    use crate::domain::MinorUnits;
+    use crate::model::test_support::tenant;
+
+    /// A catalog whose one entry costs this, with this payment option.
+    fn figures(amount: u64, currency: &str, option: &str) -> Figures {
+        let mut catalog = tenant().catalog;
+        catalog.currency = currency.to_owned();
+        catalog.offerings[0].price = Price { amount: MinorUnits::new(amount), currency: currency.to_owned() };
+        catalog.payment_options =
+            vec![PaymentOption { id: "parts".to_owned(), description: option.to_owned() }];
+        Figures::of(&catalog)
+    }
+
+    /// PRICE-5
+    #[test]
+    fn the_same_amount_is_grounded_however_it_is_grouped() {
+        let figures = figures(4_500_000, "ARS", "");
+        for text in ["$45.000", "45000 pesos", "$45,000.00", "$ 45.000", "45.000 ARS", "$4500000"] {
+            assert_eq!(figures.ungrounded(text), [] as [&str; 0], "{text}");
+        }
+        assert_eq!(figures.ungrounded("It is $30.000, or 31000 Pesos."), ["$30.000,", "31000 Pesos"]);
+    }
+
+    /// FN-PRICE-3, FN-PRICE-5, FN-PRICE-6
+    #[test]
+    fn only_numbers_with_a_cue_are_prices() {
+        let figures = figures(32_000, "USD", "Two payments of $160.");
+        for text in ["$320", "$320.00", "320 usd", "$160", "$45", "150 pieces", "2026", "€999", "99 usd"] {
+            assert_eq!(figures.ungrounded(text), [] as [&str; 0], "{text}");
+        }
+        assert_eq!(figures.ungrounded("$150 now, 150 USD later, or $45."), ["$150", "150 USD", "$45."]);
+    }
+
+    /// PRICE-4: cents that are not zero, in both units.
+    #[test]
+    fn odd_cents_are_grounded() {
+        let figures = figures(31_050, "USD", "");
+        assert!(figures.ungrounded("$310.50 or $310.5").is_empty());
+        assert_eq!(figures.ungrounded("$310"), ["$310"]);
+    }
+
+    /// 01 section 17, FN-PRICE-2: currencies of every kind, before and behind the number.
+    #[test]
+    fn a_price_nobody_has_heard_of_is_counted() {
+        let figures = figures(32_000, "EUR", "Two payments of 160 euros.");
+        let count = |text: &str| figures.unheard_of(text, []);
+        for text in [
+            "$99",
+            "99 €",
+            "€ 99,50",
+            "EUR 99",
+            "99 eur",
+            "1.299 euros",
+            "£12",
+            "1 299,00 €",
+            "R$ 75",
+            "₹900",
+        ] {
+            assert_eq!(count(text), 1, "{text}");
+        }
+        assert_eq!(count("It is €299 or $150, with 10 % off."), 2);
+    }
+
+    /// 01 section 17: what the catalog or the contact says is grounded, and so is everything in doubt.
+    #[test]
+    fn published_and_quoted_figures_are_not_counted() {
+        let figures = figures(4_500_000, "ARS", "Deposit of $ 5.000, rest in 3 parts.");
+        let published =
+            "$45.000, $45,000.00, 45000 ARS, 45 000 pesos, 5000 pesos, ARS 5,000.00 and 18 lessons, 7 pm";
+        assert_eq!(figures.unheard_of(published, []), 0);
+        let told = "So $ 30.000 is too much for you.";
+        assert_eq!(figures.unheard_of(told, ["hello"]), 1);
+        assert_eq!(figures.unheard_of(told, ["hello", "i only have 30.000 for it"]), 0);
+        assert_eq!(figures.unheard_of(told, ["i have 30000,00"]), 0);
+        for text in
+            ["", "Call 555 1234.", "Room 12, 3 places", "100 %", "it costs nothing", "use 3 eurythmics"]
+        {
+            assert_eq!(figures.unheard_of(text, []), 0, "{text}");
+        }
+    }
+}
