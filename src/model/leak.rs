@@ -59,7 +59,7 @@ impl LeakCheck {
             runs,
             identifiers: own.filter(|word| !open.contains(word)).collect(),
             markers: marked.map(fold::tight).filter(|marker| !marker.is_empty()).collect(),
-            structure: lines.map(|line| bare(line).to_owned()).collect(),
+            structure: lines.map(bare).filter(|line| !line.is_empty()).map(str::to_owned).collect(),
         }
     }
 

@@ -73,7 +73,8 @@ fn leak_check(sections: &[String], tenant: &Tenant) -> LeakCheck {
     let optional = [copy.media_fallback.as_deref(), copy.closer.as_deref(), opening];
     let always = [catalog.as_str(), &copy.acknowledgement, &copy.escalation];
     let quotable: Vec<&str> = always.into_iter().chain(optional.into_iter().flatten()).collect();
-    LeakCheck::new(persona, own, &quotable)
+    let own: Vec<String> = own.iter().filter(|section| !section.is_empty()).cloned().collect();
+    LeakCheck::new(persona, &own, &quotable)
 }
 
 impl fmt::Debug for SystemPrompt {

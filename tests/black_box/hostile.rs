@@ -141,7 +141,8 @@ async fn a_model_that_gives_in_gives_nothing_away() {
     assert_eq!(app.rows(why).await[0]["turns"], record.said.len());
 }
 
-/// GUARD-13, PRIN-C6, FENCE-2: honest contacts get their answers as the model wrote them, between attacks.
+/// GUARD-13, FENCE-2, FN-PRICE-2: honest contacts get their answers as the model wrote them, between attacks; a price that
+/// nobody published is delivered, counted and told of without a word of it.
 #[tokio::test(flavor = "multi_thread")]
 async fn honest_messages_between_attacks_are_answered() {
     let honest = corpus("honest.jsonl");
@@ -162,6 +163,14 @@ async fn honest_messages_between_attacks_are_answered() {
         assert_eq!(answers[2 * place].join("\n\n"), expected.join("\n\n"), "{line}");
         assert_eq!(answers[2 * place + 1], [app.copy("escalation")], "{}", texts[2 * place + 1]);
     }
-    let alarms = "select count(*) as turns from rs_turn_checks where cause is null and ungrounded > 0";
-    assert_eq!(app.rows(alarms).await[0]["turns"], 0, "every price in these answers is published");
+    let guessed =
+        app.rows("select cause, confidence, ungrounded from rs_turn_checks where ungrounded > 0").await;
+    assert_eq!(
+        guessed,
+        [json!({ "cause": null, "confidence": 0.9, "ungrounded": 1 })],
+        "the voucher's price"
+    );
+    let line = app.log_line("reply names a price that nobody published").await;
+    assert_eq!((&line["level"], &line["ungrounded"]), (&json!(40), &json!(1)), "{line}");
+    assert!(line["conversation"].is_string() && !app.output().contains("$75"), "LOG-9");
 }
