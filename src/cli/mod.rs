@@ -41,6 +41,7 @@ mod dev;
 mod handoffs;
 mod health;
 mod local_http;
+mod model_check;
 mod open_files;
 mod outbox;
 mod process;
@@ -106,6 +107,9 @@ enum Command {
     /// Check the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Models
+    #[command(subcommand)]
+    Model(ModelCommand),
     /// Contact tokens
     #[command(subcommand)]
     Tokens(TokensCommand),
@@ -129,6 +133,12 @@ enum Command {
 enum ConfigCommand {
     /// Run every check of boot on environment and tenant files, then exit
     Check(config_check::CheckArguments),
+}
+
+#[derive(Subcommand, Debug)]
+enum ModelCommand {
+    /// Ask the configured models for a reply, a tool call and a look at a picture; costs a few hundred tokens
+    Check(model_check::CheckArguments),
 }
 
 #[derive(Subcommand, Debug)]
@@ -222,6 +232,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Simulate(arguments) => simulate::run(&arguments),
         Command::Health(arguments) => health::run(&arguments),
         Command::Config(ConfigCommand::Check(arguments)) => config_check::run(&arguments),
+        Command::Model(ModelCommand::Check(arguments)) => model_check::run(&arguments),
         Command::Tokens(TokensCommand::Backfill(arguments)) => tokens::run(&arguments),
         Command::Handoffs(HandoffsCommand::List(arguments)) => handoffs::list(&arguments),
         Command::Handoffs(HandoffsCommand::Close(arguments)) => handoffs::close(&arguments),

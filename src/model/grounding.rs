@@ -7,9 +7,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use crate::config::{Catalog, Price};
-
-/// Minor units of a major one.
-const IN_MAJOR: u64 = 100;
+use crate::domain::decimals_of;
 
 /// A number as people write it: grouped by points, commas, apostrophes or narrow spaces, with or without decimals.
 const NUMBER: &str = r"[0-9]{1,3}(?:[.,'’ \u{a0}\u{202f}][0-9]{3})+(?:[.,][0-9]{1,2})?|[0-9]+(?:[.,][0-9]+)?";
@@ -80,8 +78,13 @@ fn digits(text: &str) -> String {
 /// PRICE-4: the amount in major units, the same whatever the grouping, and in minor units.
 fn forms_of_price(price: &Price) -> [String; 2] {
     let amount = price.amount.get();
-    let fraction = format!("{:02}", amount % IN_MAJOR);
-    [format!("{}{}", amount / IN_MAJOR, fraction.trim_end_matches('0')), amount.to_string()]
+    let decimals = decimals_of(&price.currency);
+    let in_major = 10_u64.pow(u32::from(decimals));
+    let fraction = match decimals {
+        0 => String::new(),
+        _ => format!("{:0width$}", amount % in_major, width = usize::from(decimals)),
+    };
+    [format!("{}{}", amount / in_major, fraction.trim_end_matches('0')), amount.to_string()]
 }
 
 /// Every text of a catalog that may name a figure.
@@ -154,6 +157,13 @@ mod tests {
             assert_eq!(figures.ungrounded(text), [] as [&str; 0], "{text}");
         }
         assert_eq!(figures.ungrounded("$150 now, 150 USD later, or $45."), ["$150", "150 USD", "$45."]);
+    }
+
+    /// PRICE-4, 01 section 17: not every currency has hundredths.
+    #[test]
+    fn minor_units_are_the_currencys_own() {
+        assert_eq!(figures(5_000, "JPY", "").unheard_of("It is ¥5,000 and not ¥50.", []), 1);
+        assert_eq!(figures(12_500, "KWD", "").unheard_of("It is 12.5 KWD or KWD 12.500.", []), 0);
     }
 
     /// PRICE-4: cents that are not zero, in both units.

@@ -67,7 +67,7 @@ impl LeakCheck {
     #[must_use]
     pub fn finds<'text>(&self, texts: impl IntoIterator<Item = &'text str>) -> bool {
         let texts: Vec<&str> = texts.into_iter().collect();
-        if texts.iter().any(|text| holds_marker(text)) {
+        if texts.iter().any(|text| leaks(text)) {
             return true;
         }
         let whole = texts.join("\n");
@@ -112,7 +112,7 @@ impl std::fmt::Debug for LeakCheck {
 
 /// Whether a text holds a fence marker or a heading of the prompt as it stands there (GUARD-4).
 #[must_use]
-pub fn holds_marker(text: &str) -> bool {
+pub fn leaks(text: &str) -> bool {
     LEAK_MARKERS.iter().any(|marker| text.contains(marker))
 }
 

@@ -24,7 +24,7 @@ use super::prompt::PAYMENT_OPTIONS;
 const SLOW: Duration = Duration::from_millis(12_000);
 
 /// Usage of every call (MOCK-1).
-const USAGE: Usage = Usage { input: Some(1200), output: Some(60), cache_read: Some(1000) };
+const USAGE: Usage = Usage { input: Some(1200), output: Some(60), cache_read: Some(1000), cache_write: None };
 
 /// What the failing mock answers: the provider is unavailable.
 const UNAVAILABLE: u16 = 503;
@@ -142,7 +142,7 @@ fn words(parts: &[Part]) -> String {
 fn fenced_words(part: &Part) -> Option<&str> {
     match part {
         Part::Contact(fenced) => Some(fenced.inner()),
-        Part::Text(_) | Part::Image(_) => None,
+        Part::Text(_) | Part::Image(_) | Part::Calls(_) | Part::Result(_) => None,
     }
 }
 

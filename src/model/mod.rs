@@ -6,30 +6,41 @@ mod breaker;
 mod candidate;
 mod fence;
 mod fold;
-pub mod grounding;
+mod grounding;
 mod guardrails;
 mod leak;
+mod meter;
 mod mock;
 mod port;
 mod pricing;
 mod prompt;
 mod registry;
 mod reply;
+mod report;
 mod runner;
+mod slots;
+mod spent;
 #[cfg(test)]
 mod test_support;
+mod trial;
+mod typical;
 
 pub use fence::FencedText;
 pub use grounding::Figures;
 pub use guardrails::{Cause, Checked, check, ends_with_question};
-pub use leak::LeakCheck;
+pub use leak::{LeakCheck, leaks};
+pub use meter::Meter;
 pub use mock::{MockModel, MockMood, MockSwitch};
 pub use port::{
     Image, MessageRole, ModelAnswer, ModelError, ModelMessage, ModelOutput, ModelProvider, ModelRequest,
-    Part, Usage,
+    Opaque, Part, ToolCall, ToolCalls, ToolResult, Usage,
 };
 pub use pricing::Prices;
 pub use prompt::{HistoryTurn, SystemPrompt};
-pub use registry::{RegistryError, resolve, resolve_with};
+pub use registry::{RegistryError, resolve, resolve_with, takes_images};
 pub use reply::{Bounds, Faults, MAX_MESSAGE_UNITS, MAX_MESSAGES, MAX_MODEL_MESSAGES, Reply};
+pub use report::{ModelReport, ModelsReport};
 pub use runner::{Runner, TurnInput, TurnResult};
+pub use spent::{Bill, Spent};
+pub use trial::{Finding, Trial, TrialModel, Verdict};
+pub use typical::TypicalTurn;

@@ -2,13 +2,23 @@
 //! concrete providers, and genai (PRIN-C2).
 
 mod answer;
+mod broken;
+#[cfg(test)]
+mod cache_tests;
+mod capability;
 mod failure;
+#[cfg(test)]
+mod failure_tests;
 mod hosted;
+mod overheard;
 mod request;
 mod retry;
 mod schema;
 #[cfg(test)]
 mod test_support;
+#[cfg(test)]
+mod tool_tests;
+mod transcript;
 mod wire;
 
 use std::sync::Arc;
@@ -17,13 +27,14 @@ use std::time::Duration;
 use reqwest::header::HeaderValue;
 use reqwest::redirect;
 
+use self::capability::Capabilities;
 use self::hosted::{Access, HostedModel};
 use self::wire::Wire;
 use super::mock::{MockModel, MockSwitch};
 use super::port::ModelProvider;
 use super::runner::Runner;
 use crate::config::{ModelName, ModelSettings};
-use crate::domain::{Provider, Redacted};
+use crate::domain::Redacted;
 
 /// Longest wait for a connection to a provider. The call itself has no limit but the caller's abort (RUN-13).
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -73,6 +84,52 @@ pub fn resolve_with(settings: &ModelSettings, switch: Option<MockSwitch>) -> Res
     }
 }
 
+/// One model by itself, for the operator who checks it: without fallback, breaker and prompt (PROV-3).
+pub(super) struct LoneModel {
+    provider: Arc<dyn ModelProvider>,
+    hosted: Option<Arc<HostedModel>>,
+}
+
+impl LoneModel {
+    /// The model behind the port, as turns call it.
+    pub(super) fn provider(&self) -> &dyn ModelProvider {
+        self.provider.as_ref()
+    }
+
+    /// The provider's own words about the last failure, without the key. For the operator's terminal only.
+    pub(super) fn last_words(&self) -> Option<String> {
+        self.hosted.as_ref()?.last_words()
+    }
+}
+
+/// The model of that name with the keys and addresses of `settings`.
+///
+/// # Errors
+/// As [`resolve`].
+pub(super) fn alone(settings: &ModelSettings, name: &ModelName) -> Result<LoneModel, RegistryError> {
+    let mut providers = Providers { settings, switch: None, http: None };
+    let Some(wire) = Wire::of(name.provider) else {
+        return Ok(LoneModel { provider: providers.provider(name)?, hosted: None });
+    };
+    let access = access(wire, settings)?;
+    let hosted = Arc::new(providers.hosted(wire, &name.model)?.overheard(secret_of(wire, access.key)));
+    Ok(LoneModel { provider: Arc::<HostedModel>::clone(&hosted), hosted: Some(hosted) })
+}
+
+/// What of a key must never be shown: Ollama's is a constant word.
+const fn secret_of(wire: Wire, key: &str) -> &str {
+    match wire {
+        Wire::Ollama => "",
+        Wire::Anthropic | Wire::OpenAi | Wire::Google => key,
+    }
+}
+
+/// Whether `model` looks at pictures (MEDIA-504).
+#[must_use]
+pub fn takes_images(model: &ModelName) -> bool {
+    Wire::of(model.provider).is_none_or(|wire| Capabilities::of(wire, &model.model).images)
+}
+
 /// Builds providers over one HTTP client, which is built for the first that needs it.
 struct Providers<'a> {
     settings: &'a ModelSettings,
@@ -82,19 +139,16 @@ struct Providers<'a> {
 
 impl Providers<'_> {
     fn provider(&mut self, name: &ModelName) -> Result<Arc<dyn ModelProvider>, RegistryError> {
-        match name.provider {
-            Provider::Mock => Ok(Arc::new(MockModel::new(&name.model).with_switch(self.switch.clone()))),
-            Provider::Anthropic => self.hosted(Wire::Anthropic, &name.model),
-            Provider::OpenAi => self.hosted(Wire::OpenAi, &name.model),
-            Provider::Google => self.hosted(Wire::Google, &name.model),
-            Provider::Ollama => self.hosted(Wire::Ollama, &name.model),
+        match Wire::of(name.provider) {
+            None => Ok(Arc::new(MockModel::new(&name.model).with_switch(self.switch.clone()))),
+            Some(wire) => Ok(Arc::new(self.hosted(wire, &name.model)?)),
         }
     }
 
-    fn hosted(&mut self, wire: Wire, model: &str) -> Result<Arc<dyn ModelProvider>, RegistryError> {
+    fn hosted(&mut self, wire: Wire, model: &str) -> Result<HostedModel, RegistryError> {
         let http = self.http()?;
         let hosted = HostedModel::new(wire, model, access(wire, self.settings)?, http);
-        Ok(Arc::new(hosted.map_err(|error| RegistryError::Client { reason: error.to_string() })?))
+        hosted.map_err(|error| RegistryError::Client { reason: error.to_string() })
     }
 
     fn http(&mut self) -> Result<reqwest::Client, RegistryError> {

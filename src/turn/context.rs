@@ -10,6 +10,7 @@ use crate::manychat;
 use crate::model::{Figures, Runner, SystemPrompt};
 use crate::store::notices::Freed;
 use crate::store::{Database, Pulse};
+use crate::telemetry::OncePerDay;
 
 /// Services and settings that all turns of a process share.
 pub struct TurnContext {
@@ -27,6 +28,8 @@ pub struct TurnContext {
     pub pulse: Pulse,
     /// Where lanes are put that another process waits for (ARC-47a).
     pub freed: Arc<Freed>,
+    /// What was said once today (02 section 14).
+    pub said_today: OncePerDay,
     /// What the environment says about turns.
     pub settings: TurnSettings,
 }

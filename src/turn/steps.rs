@@ -8,15 +8,17 @@ use uuid::Uuid;
 
 use super::answers::{Answers, Delivery};
 use super::binding::ContactToken;
+use super::budget::Day;
 use super::context::TurnContext;
 use super::draft::{Decision, Draft};
+use super::guards::Denial;
 use super::reports::{report_decision, report_rest, report_turn};
 use super::request::{MessageRow, Run, TurnRequest};
 use super::tokens::IssuedToken;
-use super::{guards, takeover};
+use super::{budget, guards, takeover};
 use crate::channel::{self, InboundMessage};
-use crate::domain::{Binding, ContactText, EscalationReason, Role};
-use crate::model::{HistoryTurn, Reply, TurnInput};
+use crate::domain::{Binding, ContactText, EscalationReason, Role, Usd};
+use crate::model::{HistoryTurn, Reply, Spent, TurnInput, Usage};
 use crate::store::inbox::{self, Kept, Waiter};
 use crate::store::open::{NewMessage, OpenRequest, OpenTurn, Opened, Waits};
 use crate::store::owed::{self, Resolution, Resolved};
@@ -184,7 +186,7 @@ pub async fn decide(context: &TurnContext, request: &TurnRequest, opened: &OpenT
     }
     let texts: Vec<&str> = request.texts().map(ContactText::expose).collect();
     // Guards were judged, if at all, in the first run (ARC-46).
-    let denial = (request.run != Run::Second).then(|| guards::judge(rules, &texts, opened)).flatten();
+    let denial = (request.run != Run::Second).then(|| judge(context, request, &texts, opened)).flatten();
     if let Some(denial) = denial {
         let reply = Reply::handoff(&rules.messages.escalation, denial.reason);
         return Draft::of_copy(reply, Decision::Denied(denial));
@@ -193,6 +195,14 @@ pub async fn decide(context: &TurnContext, request: &TurnRequest, opened: &OpenT
         return unreadable_media(request);
     }
     ask_model(context, request, opened).await
+}
+
+/// The guards, with what the tenant's day has cost and what the turns under way will add.
+fn judge(context: &TurnContext, request: &TurnRequest, texts: &[&str], opened: &OpenTurn) -> Option<Denial> {
+    let rules = &request.snapshot.tenant.rules;
+    let day = Day::of(opened, context.runner.typical_turn(&request.snapshot.system));
+    budget::warn_before_a_cap(context, rules, &day);
+    guards::judge(rules, texts, opened, &day)
 }
 
 /// No kind of media can be read yet: the contact is asked to type, or a person takes over (03 section 6.2, ESC-3).
@@ -212,7 +222,10 @@ async fn ask_model(context: &TurnContext, request: &TurnRequest, opened: &OpenTu
         state_lines: Vec::new(),
         texts: request.texts().cloned().collect(),
         history: opened.history.iter().map(history_turn).collect(),
+        tools: None,
+        spent: Spent::default(),
     };
+    let spent = input.spent.clone();
     let started = Instant::now();
     match tokio::time::timeout(context.settings.model_abort, context.runner.run(input)).await {
         Ok(result) => {
@@ -224,8 +237,8 @@ async fn ask_model(context: &TurnContext, request: &TurnRequest, opened: &OpenTu
             draft.grounded_in(&request.snapshot.figures, said)
         }
         Err(_) => {
-            let model = context.runner.model().to_owned();
-            Draft::of_copy(escalation(request), Decision::Aborted { model, latency: started.elapsed() })
+            let aborted = Decision::Aborted { bill: spent.bill(), latency: started.elapsed() };
+            Draft::of_copy(escalation(request), aborted)
         }
     }
 }
@@ -378,19 +391,16 @@ pub(super) fn is_bound(context: &TurnContext, opened: &OpenTurn) -> bool {
 }
 
 fn usage_row(draft: &Draft) -> Option<UsageRow> {
-    let result = match &draft.decision {
-        Decision::Model(result) => result,
-        Decision::Aborted { model, latency } => return Some(UsageRow::unreported(model.clone(), *latency)),
+    let (model, usage, cost, latency) = match &draft.decision {
+        Decision::Model(result) => (&result.model, result.usage, Some(result.cost), result.latency),
+        // What the calls before the abort reported is charged; without a report nothing is known (DEC-19).
+        Decision::Aborted { bill, latency } => {
+            (&bill.model, bill.usage, (bill.usage != Usage::default()).then_some(bill.cost), *latency)
+        }
         _ => return None,
     };
-    Some(UsageRow {
-        model: result.model.clone(),
-        input: result.usage.input,
-        output: result.usage.output,
-        cache_read: result.usage.cache_read,
-        cost: Some(result.cost.get()),
-        latency: result.latency,
-    })
+    let Usage { input, output, cache_read, .. } = usage;
+    Some(UsageRow { model: model.clone(), input, output, cache_read, cost: cost.map(Usd::get), latency })
 }
 
 /// Ends what a failed turn left behind, as a handoff. `told`: the contact has read the escalation copy.

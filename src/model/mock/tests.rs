@@ -6,6 +6,7 @@ use crate::domain::EscalationReason::{
     self, Complaint, ExplicitRequest, OutOfScope, PaymentReported, PriceNegotiation,
 };
 use crate::model::fence::FencedText;
+use crate::model::meter::Meter;
 use crate::model::port::Image;
 use crate::model::reply::{self, Bounds, Reply};
 use crate::model::test_support::rules;
@@ -32,9 +33,12 @@ fn request(system: &str, messages: Vec<ModelMessage>) -> ModelRequest {
         system: system.into(),
         messages,
         response_schema: reply::schema(),
+        tools: Arc::new([]),
         max_output_tokens: 400,
         temperature: None,
         reasoning_effort: None,
+        meter: Meter::default(),
+        retry_within: None,
     }
 }
 
