@@ -2,6 +2,7 @@
 //! Owns: prompt, fence, reply schema, guardrails, prices, the mock model, and the one list of providers.
 //! Never: talks to a contact, to ManyChat or to the database; names a provider outside `registry`.
 
+mod amounts;
 mod breaker;
 mod candidate;
 mod fence;
@@ -25,6 +26,7 @@ mod test_support;
 mod trial;
 mod typical;
 
+pub use amounts::ungrounded_amounts;
 pub use fence::FencedText;
 pub use grounding::Figures;
 pub use guardrails::{Cause, Checked, check, ends_with_question};
