@@ -11,6 +11,8 @@ pub mod cli;
 pub mod config;
 /// Ids, vocabularies and newtypes; no input or output.
 pub mod domain;
+/// The position of a sale as pure rules: stage, intent, offering.
+pub mod funnel;
 /// The HTTP door: routes, authentication, request schema.
 pub mod http;
 /// ManyChat's API: client, wire, errors, the handle its actor serves.

@@ -41,14 +41,22 @@ struct Step {
 impl<'a> Steps<'a> {
     pub(super) fn new(runner: &'a Runner, input: &'a TurnInput) -> Self {
         input.spent.ask(runner.first.name(), false);
-        Self {
+        let mut steps = Self {
             runner,
             input,
             candidate: &runner.first,
             fallback: runner.fallback.as_ref(),
             original: prompt::messages(&input.history, &input.state_lines, &input.texts),
             transcript: Vec::new(),
-        }
+        };
+        steps.begin();
+        steps
+    }
+
+    /// A model that was not there when something was done is told of it: the second one when the first is down, and any
+    /// in the second run of a turn (DEC-10, ARC-46).
+    fn begin(&mut self) {
+        self.transcript = self.note(NoteEnd::GoOn).into_iter().collect();
     }
 
     /// Runs the turn up to the model's object, which satisfies the schema it was given. What was used stands on the
@@ -59,7 +67,8 @@ impl<'a> Steps<'a> {
     pub(super) async fn object(mut self) -> Result<Value, ModelError> {
         for number in 1..=MOST_STEPS {
             let tools = self.offered(number);
-            let step = Step { is_reply_step: tools.is_empty() && number > 1, tools };
+            let has_acted = number > 1 || !self.transcript.is_empty();
+            let step = Step { is_reply_step: tools.is_empty() && has_acted, tools };
             match (self.call(&step).await?, &self.input.tools) {
                 (ModelOutput::Calls(calls), Some(tools)) if !step.tools.is_empty() => {
                     self.act(tools, calls).await;
@@ -99,11 +108,11 @@ impl<'a> Steps<'a> {
     }
 
     /// Turns to the second model for the rest of the turn, once. It cannot read what the first one called, so it begins
-    /// again; what was done is done, and it is told so.
+    /// again; what was done is done.
     fn falls_back(&mut self) -> bool {
         let Some(fallback) = self.fallback.take() else { return false };
         self.candidate = fallback;
-        self.transcript = self.note(NoteEnd::GoOn).into_iter().collect();
+        self.begin();
         true
     }
 
