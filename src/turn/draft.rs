@@ -24,7 +24,7 @@ pub enum Decision {
     /// The model did not end within its abort time.
     Aborted {
         /// Who was asked last, and what was used until then.
-        bill: Bill,
+        bill: Box<Bill>,
         /// Time spent.
         latency: Duration,
     },

@@ -252,7 +252,7 @@ async fn ask_model(
             draft.grounded_in(&request.snapshot.figures, said)
         }
         Err(_) => {
-            let aborted = Decision::Aborted { bill: spent.bill(), latency: started.elapsed() };
+            let aborted = Decision::Aborted { bill: Box::new(spent.bill()), latency: started.elapsed() };
             Draft::of_copy(escalation(request), aborted)
         }
     };

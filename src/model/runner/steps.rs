@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::{Runner, TurnInput, model_object};
 use crate::model::candidate::Candidate;
@@ -29,6 +30,7 @@ pub(super) struct Steps<'a> {
     original: Vec<ModelMessage>,
     /// What the model called so far, and what came of it.
     transcript: Vec<ModelMessage>,
+    begun: Instant,
 }
 
 /// What one step offers and whether it must end the turn.
@@ -48,6 +50,7 @@ impl<'a> Steps<'a> {
             fallback: runner.fallback.as_ref(),
             original: prompt::messages(&input.history, &input.state_lines, &input.texts),
             transcript: Vec::new(),
+            begun: Instant::now(),
         };
         steps.begin();
         steps
@@ -102,7 +105,7 @@ impl<'a> Steps<'a> {
     async fn ask(&self, step: &Step) -> Result<ModelOutput, ModelError> {
         let spent = &self.input.spent;
         spent.ask(self.candidate.name(), !step.tools.is_empty());
-        let answer = self.candidate.step(self.request(step)).await?;
+        let answer = self.candidate.step(self.request(step), self.begun.elapsed()).await?;
         spent.add(answer.usage, self.candidate.cost(&answer.usage));
         Ok(answer.output)
     }

@@ -324,6 +324,25 @@ async fn the_fallback_replies_in_the_last_step() {
     assert_eq!((&asked[0].messages, asked[0].tools.len()), (&last.messages, 0));
 }
 
+/// DEC-10, LOOP-4: one abort bound covers all steps; a step that hangs late still leaves half of the rest.
+#[tokio::test(start_paused = true)]
+async fn a_step_that_hangs_late_leaves_time_for_the_fallback() {
+    let abort = Duration::from_secs(30);
+    let first = Script::new([called(&[sends("leaflet")])]);
+    let fallback = Script::new([replied("Have a look.")]);
+    let messenger = Messenger::new(0);
+    let (input, _) = turn("hello", FlowMode::AtCall(Arc::<Messenger>::clone(&messenger) as Arc<dyn Reach>));
+    let playing = async {
+        tokio::time::sleep(Duration::from_secs(14)).await;
+        messenger.open.add_permits(1);
+    };
+    let runner = runner_of_two(&first, &fallback).within(abort);
+    let (result, ()) = tokio::join!(tokio::time::timeout(abort, runner.run(input)), playing);
+    let result = result.unwrap();
+    assert_eq!((result.reply.text().as_str(), result.latency.as_secs()), ("Have a look.", 22));
+    assert!(note_in(&fallback.asked()[0].messages[1]).starts_with("SENT: send_flow leaflet."));
+}
+
 /// ARC-46, DEC-10: the second run of a turn is told what the first has sent, and does not send it again.
 #[tokio::test]
 async fn a_second_run_is_told_what_was_sent() {
