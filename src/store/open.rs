@@ -157,13 +157,8 @@ pub(super) const RECORD: &str = concat!(
 
 /// Reads what the turn needs: history when it may be read, and the day's spend with what is not yet confirmed and how
 /// many turns are still to report theirs (HISTW-1 to HISTW-5, ARC-33). The binding is the recorded one. A `first` message
-<<<<<<< HEAD
 /// under enforcement reads nothing from before the contact's first token was issued: nothing proves that it is this
 /// caller's (TOK-14, DEC-24).
-=======
-/// under enforcement reads nothing
-/// from before the contact's first token was issued: nothing proves that it is this caller's (TOK-14, DEC-24).
->>>>>>> acts
 pub(super) const READ: &str = concat!(
     "select coalesce(b.tokens, 0)::bigint + o.tokens as tokens, coalesce(b.cost_usd, 0) + o.cost_usd as cost_usd,
        case when me.binding <> 'unbound' or me.binding is not null and not $3 then (
