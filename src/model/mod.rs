@@ -2,10 +2,14 @@
 //! Owns: prompt, fence, reply schema, guardrails, prices, the mock model, and the one list of providers.
 //! Never: talks to a contact, to ManyChat or to the database; names a provider outside `registry`.
 
+mod amounts;
 mod breaker;
 mod candidate;
 mod fence;
+mod fold;
+mod grounding;
 mod guardrails;
+mod leak;
 mod meter;
 mod mock;
 mod port;
@@ -22,8 +26,11 @@ mod test_support;
 mod trial;
 mod typical;
 
+pub use amounts::ungrounded_amounts;
 pub use fence::FencedText;
-pub use guardrails::{Cause, Checked, check, ends_with_question, leaks};
+pub use grounding::Figures;
+pub use guardrails::{Cause, Checked, check, ends_with_question};
+pub use leak::{LeakCheck, leaks};
 pub use meter::Meter;
 pub use mock::{MockModel, MockMood, MockSwitch};
 pub use port::{

@@ -178,7 +178,7 @@ impl Runner {
     fn check(&self, object: &Value, input: &TurnInput) -> Checked {
         let agent_turns = input.history.iter().filter(|turn| turn.role == Role::Agent);
         let earlier: Vec<&str> = agent_turns.map(|turn| turn.text.expose()).collect();
-        guardrails::check(object, &input.tenant.rules, &earlier)
+        guardrails::check(object, &input.tenant.rules, &earlier, input.system.leaks())
     }
 }
 

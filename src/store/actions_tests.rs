@@ -50,6 +50,7 @@ async fn settled(fixture: &Fixture, deferred: bool, rest: Option<&str>) -> (Turn
             at: jiff::Timestamp::now(),
         },
         escalation: None,
+        checks: None,
         not_before: None,
         summary: None,
     };

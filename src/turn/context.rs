@@ -7,7 +7,7 @@ use super::tokens::TokenWriter;
 use crate::config::{Settings, Tenant};
 use crate::domain::{ChannelName, Clock, TenantId};
 use crate::manychat;
-use crate::model::{Runner, SystemPrompt};
+use crate::model::{Figures, Runner, SystemPrompt};
 use crate::store::notices::Freed;
 use crate::store::{Database, Pulse};
 use crate::telemetry::OncePerDay;
@@ -85,14 +85,17 @@ pub struct Snapshot {
     pub tenant: Arc<Tenant>,
     /// The system part of every request under this configuration.
     pub system: SystemPrompt,
+    /// The figures a reply may name (FN-PRICE-5).
+    pub figures: Figures,
 }
 
 impl Snapshot {
-    /// Builds the system part once.
+    /// Builds once what follows from the files.
     #[must_use]
     pub fn new(tenant: Tenant) -> Self {
         let system = SystemPrompt::build(&tenant);
-        Self { tenant: Arc::new(tenant), system }
+        let figures = Figures::of(&tenant.catalog);
+        Self { tenant: Arc::new(tenant), system, figures }
     }
 }
 

@@ -16,7 +16,7 @@ use super::request::{MessageRow, Run, TurnRequest};
 use super::tokens::IssuedToken;
 use super::{acts, budget, guards, takeover};
 use crate::channel::{self, InboundMessage};
-use crate::domain::{Binding, ContactText, EscalationReason, Usd};
+use crate::domain::{Binding, ContactText, EscalationReason, Role, Usd};
 use crate::model::{HistoryTurn, Reply, Spent, TurnInput, Usage};
 use crate::store::inbox::{self, Kept, Waiter};
 use crate::store::open::{NewMessage, OpenRequest, OpenTurn, Opened, Waits};
@@ -246,7 +246,10 @@ async fn ask_model(
         Ok(result) => {
             let marks = channel::profile(context.settings.channel).marks;
             let copy = &request.snapshot.tenant.rules.messages.escalation;
-            Draft::of_model(result, marks, copy)
+            let history = opened.history.iter().filter(|row| row.role == Role::User).map(|row| &row.text);
+            let said = request.texts().chain(history).map(ContactText::expose);
+            let draft = Draft::of_model(result, marks, copy, request.snapshot.system.leaks());
+            draft.grounded_in(&request.snapshot.figures, said)
         }
         Err(_) => {
             let aborted = Decision::Aborted { bill: Box::new(spent.bill()), latency: started.elapsed() };
@@ -414,6 +417,7 @@ fn settle_request(
             at: context.clock.now(),
         },
         escalation: draft.escalation(),
+        checks: draft.checks(),
         not_before: acts::plays_for(draft.finished.plays_until),
         summary: acts::summary(request, opened),
     }

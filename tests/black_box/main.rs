@@ -26,6 +26,7 @@ mod dead_letters;
 mod delivery;
 mod durability;
 mod handoffs;
+mod hostile;
 mod image;
 mod lanes;
 mod late_failures;

@@ -394,7 +394,7 @@ fn every_reply_passes_the_guardrails() {
         let object = as_json(script);
         assert!(Reply::parse(&object, Bounds::Model).is_ok(), "{object}");
         assert!(script.reason.is_none() || script.question.is_none(), "{object}");
-        let checked = crate::model::check(&object, &rules(), &[]);
+        let checked = crate::model::check(&object, &rules(), &[], &crate::model::LeakCheck::default());
         let noted = checked.interventions;
         assert!(noted.is_empty() || noted == ["closing_question_already_in_body"], "{noted:?} for {object}");
         assert_eq!(checked.reply.messages[..script.messages.len()], *script.messages);

@@ -52,6 +52,10 @@ const MIGRATIONS: &[Migration] = &[
     },
     Migration { name: "rs_0009_actions", sql: include_str!("../../../migrations/rs_0009_actions.sql") },
     Migration { name: "rs_0010_budget", sql: include_str!("../../../migrations/rs_0010_budget.sql") },
+    Migration {
+        name: "rs_0011_turn_checks",
+        sql: include_str!("../../../migrations/rs_0011_turn_checks.sql"),
+    },
 ];
 
 /// The SQL of every migration in order: two builds with equal text make equal databases.
