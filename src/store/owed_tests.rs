@@ -183,7 +183,7 @@ async fn a_full_counter_breaks_no_turn() {
         let sql =
             "update rs_owed set tokens = 2147483647, cost_usd = 999999, charged = true where turn_id = $1";
         fixture.client.execute(sql, &[turn.as_uuid()]).await.unwrap();
-        confirm(&fixture.database, &[turn], Timestamp::now()).await.unwrap();
+        confirm(&fixture.database, &[turn], fixture.process, Timestamp::now()).await.unwrap();
     }
     let sql = "select tokens, cost_usd = 999999.999999, (select count(*) from rs_owed) from budget_counters";
     let row = fixture.client.query_one(sql, &[]).await.unwrap();
