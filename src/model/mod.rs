@@ -2,6 +2,7 @@
 //! Owns: prompt, fence, reply schema, guardrails, prices, the mock model, and the one list of providers.
 //! Never: talks to a contact, to ManyChat or to the database; names a provider outside `registry`.
 
+mod amounts;
 mod breaker;
 mod candidate;
 mod fence;
@@ -16,15 +17,16 @@ mod runner;
 #[cfg(test)]
 mod test_support;
 
+pub use amounts::ungrounded_amounts;
 pub use fence::FencedText;
-pub use guardrails::{Cause, Checked, check, ends_with_question, leaks};
-pub use mock::{MockModel, MockMood, MockSwitch};
+pub use guardrails::{Cause, Checked, check, echoes, ends_with_question, leaks};
+pub use mock::{MockJudge, MockModel, MockMood, MockSwitch};
 pub use port::{
     Image, MessageRole, ModelAnswer, ModelError, ModelMessage, ModelOutput, ModelProvider, ModelRequest,
     Part, Usage,
 };
 pub use pricing::Prices;
-pub use prompt::{HistoryTurn, SystemPrompt};
-pub use registry::{RegistryError, resolve, resolve_with};
+pub use prompt::{HistoryTurn, SystemPrompt, catalog_block};
+pub use registry::{RegistryError, judge, resolve, resolve_with};
 pub use reply::{Bounds, Faults, MAX_MESSAGE_UNITS, MAX_MESSAGES, MAX_MODEL_MESSAGES, Reply};
 pub use runner::{Runner, TurnInput, TurnResult};

@@ -7,7 +7,7 @@ mod messages;
 use std::fmt;
 use std::sync::Arc;
 
-pub use catalog::PAYMENT_OPTIONS;
+pub use catalog::{PAYMENT_OPTIONS, block as catalog_block};
 pub use messages::{HistoryTurn, messages};
 
 use super::fence;

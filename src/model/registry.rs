@@ -19,7 +19,7 @@ use reqwest::redirect;
 
 use self::hosted::{Access, HostedModel};
 use self::wire::Wire;
-use super::mock::{MockModel, MockSwitch};
+use super::mock::{MockJudge, MockModel, MockSwitch};
 use super::port::ModelProvider;
 use super::runner::Runner;
 use crate::config::{ModelName, ModelSettings};
@@ -71,6 +71,17 @@ pub fn resolve_with(settings: &ModelSettings, switch: Option<MockSwitch>) -> Res
         Some(fallback) => Ok(runner.with_fallback(providers.provider(fallback)?, fallback, settings)),
         None => Ok(runner),
     }
+}
+
+/// The model that judges replies (JUDGE-1). `mock:judge` approves everything (JUDGE-34).
+///
+/// # Errors
+/// As [`resolve`].
+pub fn judge(settings: &ModelSettings, name: &ModelName) -> Result<Arc<dyn ModelProvider>, RegistryError> {
+    if name.provider == Provider::Mock && name.model == "judge" {
+        return Ok(Arc::new(MockJudge));
+    }
+    Providers { settings, switch: None, http: None }.provider(name)
 }
 
 /// Builds providers over one HTTP client, which is built for the first that needs it.

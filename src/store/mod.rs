@@ -13,6 +13,7 @@ mod tls;
 pub mod backfill;
 pub mod contacts;
 pub mod embedded;
+pub mod eval_records;
 pub mod handoff_tags;
 pub mod handoffs;
 pub mod inbox;

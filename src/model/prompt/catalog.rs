@@ -8,6 +8,7 @@ use crate::config::{Catalog, Faq, Offering, PaymentOption, Price};
 pub const PAYMENT_OPTIONS: &str = "PAYMENT OPTIONS";
 
 /// The whole block: heading, offerings, questions, payment options.
+#[must_use]
 pub fn block(catalog: &Catalog) -> String {
     let mut lines = vec![format!("{CATALOG}{})", catalog.business_name)];
     for offering in &catalog.offerings {
