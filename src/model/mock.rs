@@ -144,7 +144,7 @@ fn words(parts: &[Part]) -> String {
 fn fenced_words(part: &Part) -> Option<&str> {
     match part {
         Part::Contact(fenced) => Some(fenced.inner()),
-        Part::Text(_) | Part::Image(_) => None,
+        Part::Text(_) | Part::Image(_) | Part::Calls(_) | Part::Result(_) => None,
     }
 }
 

@@ -14,6 +14,7 @@ mod prompt;
 mod registry;
 mod reply;
 mod runner;
+mod spent;
 #[cfg(test)]
 mod test_support;
 
@@ -23,10 +24,11 @@ pub use guardrails::{Cause, Checked, check, echoes, ends_with_question, leaks};
 pub use mock::{MockJudge, MockModel, MockMood, MockSwitch};
 pub use port::{
     Image, MessageRole, ModelAnswer, ModelError, ModelMessage, ModelOutput, ModelProvider, ModelRequest,
-    Part, Usage,
+    Opaque, Part, ToolCall, ToolCalls, ToolResult, Usage,
 };
 pub use pricing::Prices;
 pub use prompt::{HistoryTurn, SystemPrompt, catalog_block};
-pub use registry::{RegistryError, judge, resolve, resolve_with};
+pub use registry::{RegistryError, judge, resolve, resolve_with, takes_images};
 pub use reply::{Bounds, Faults, MAX_MESSAGE_UNITS, MAX_MESSAGES, MAX_MODEL_MESSAGES, Reply};
 pub use runner::{Runner, TurnInput, TurnResult};
+pub use spent::{Bill, Spent};

@@ -1,6 +1,7 @@
 //! The port to a model: what a provider is given and what it must give back, in our own words. Only `registry`
 //! knows who stands behind it (PRIN-C2).
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
@@ -10,12 +11,16 @@ use serde_json::Value;
 
 use super::fence::FencedText;
 use crate::config::ReasoningEffort;
+use crate::tools::ToolDefinition;
 
 /// Runs one model call (a step). An implementation must
 ///
 /// - send the system part first and byte for byte, marked for the provider's prompt cache where that needs a mark
 ///   (RUN-12), then the messages in order, [`MessageRole::StepNote`] as a message of the user;
 /// - ask for an answer by `response_schema`, translated to what the provider understands (REP-4);
+/// - offer `tools`, in their order, beside that; calls come back as [`ModelOutput::Calls`], whatever else the answer
+///   holds, and a call that cannot be read is a call all the same (RUN-7);
+/// - send calls and results of earlier steps back in the provider's own form, [`ToolCalls::opaque`] included;
 /// - leave out `temperature` and `reasoning_effort` when they are `None` (RUN-10);
 /// - report the tokens of every answered call, whatever came of it (USE-1, DEC-19): a call that was answered without
 ///   a usable reply is [`ModelOutput::Missing`] with its usage, not an error;
@@ -36,6 +41,8 @@ pub struct ModelRequest {
     pub messages: Vec<ModelMessage>,
     /// JSON schema of the reply (REP-4).
     pub response_schema: Arc<Value>,
+    /// What the model may call instead of replying; empty when nothing is offered, as in the last step (RUN-4).
+    pub tools: Arc<[ToolDefinition]>,
     /// Most tokens the answer may take, reasoning included (RUN-10, RUN-11); at least 1.
     pub max_output_tokens: u32,
     /// 0 to 2; `None` for models that refuse it (RUN-10). The runner sets it for the model it calls.
@@ -49,6 +56,7 @@ impl fmt::Debug for ModelRequest {
         out.debug_struct("ModelRequest")
             .field("system_bytes", &self.system.len())
             .field("messages", &self.messages)
+            .field("tools", &self.tools.len())
             .field("max_output_tokens", &self.max_output_tokens)
             .field("temperature", &self.temperature)
             .field("reasoning_effort", &self.reasoning_effort)
@@ -61,8 +69,10 @@ impl fmt::Debug for ModelRequest {
 pub enum MessageRole {
     /// The contact, with what the server knows about the turn.
     User,
-    /// This service, in an earlier turn.
+    /// This service, in an earlier turn; or the model's calls of an earlier step of this turn.
     Assistant,
+    /// Results of the calls in the message before, one part each, in the order of the calls.
+    ToolResults,
     /// The server, about what this turn's tool calls did (01 section 8); providers get it as a user message.
     StepNote,
 }
@@ -85,16 +95,20 @@ pub enum Part {
     Contact(FencedText),
     /// A picture, as bytes, never as an address (IN-3).
     Image(Image),
+    /// What the model called in an earlier step of this turn; the only part of its message.
+    Calls(ToolCalls),
+    /// What came of one of those calls.
+    Result(ToolResult),
 }
 
 impl Part {
-    /// The text a provider is sent; `None` for a picture.
+    /// The text a provider is sent; `None` for a picture, calls and their results.
     #[must_use]
     pub fn as_text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
             Self::Contact(fenced) => Some(fenced.as_str()),
-            Self::Image(_) => None,
+            Self::Image(_) | Self::Calls(_) | Self::Result(_) => None,
         }
     }
 }
@@ -105,7 +119,91 @@ impl fmt::Debug for Part {
             Self::Text(text) => write!(out, "Text({} bytes)", text.len()),
             Self::Contact(fenced) => fenced.fmt(out),
             Self::Image(image) => write!(out, "Image({}, {} bytes)", image.media_type, image.bytes.len()),
+            Self::Calls(calls) => calls.fmt(out),
+            Self::Result(result) => result.fmt(out),
         }
+    }
+}
+
+/// The calls of one step. `Debug` shows how many.
+#[derive(Clone, PartialEq, Default)]
+pub struct ToolCalls {
+    /// In the order in which the model made them; never empty in an answer.
+    pub calls: Vec<ToolCall>,
+    /// What the provider wants back with the results; `None` when it wants nothing but the calls.
+    pub opaque: Option<Opaque>,
+}
+
+impl fmt::Debug for ToolCalls {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "ToolCalls({})", self.calls.len())
+    }
+}
+
+/// One call of the model. `Debug` shows nothing of it.
+#[derive(Clone, PartialEq)]
+pub struct ToolCall {
+    /// Tells the calls of one turn apart; the provider's own where it has one.
+    pub id: String,
+    /// What the model named; perhaps no tool that was offered.
+    pub name: String,
+    /// What it gave; `None` when that is no JSON (RUN-7).
+    pub arguments: Option<Value>,
+}
+
+impl fmt::Debug for ToolCall {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("ToolCall(hidden)")
+    }
+}
+
+/// What came of one call. `Debug` shows only whether it is an error.
+#[derive(Clone, PartialEq)]
+pub struct ToolResult {
+    /// [`ToolCall::id`]
+    pub call_id: String,
+    /// [`ToolCall::name`]
+    pub name: String,
+    /// A JSON object. Words of the contact in it are fenced (FENCE-6).
+    pub content: Value,
+    /// True when the call was not valid (TSET-14).
+    pub is_error: bool,
+}
+
+impl fmt::Debug for ToolResult {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "ToolResult(error: {})", self.is_error)
+    }
+}
+
+/// What only the provider that made it can read, such as the signature of a thought. It is valid within one turn and is
+/// given back to the same provider unchanged. `Debug` shows nothing of it.
+#[derive(Clone)]
+pub struct Opaque(Arc<dyn Any + Send + Sync>);
+
+impl Opaque {
+    /// Wraps what a provider wants back.
+    pub fn new<T: Any + Send + Sync>(value: T) -> Self {
+        Self(Arc::new(value))
+    }
+
+    /// What was wrapped, for whoever wrapped it.
+    #[must_use]
+    pub fn get<T: Any>(&self) -> Option<&T> {
+        self.0.downcast_ref()
+    }
+}
+
+impl PartialEq for Opaque {
+    /// The very same object.
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl fmt::Debug for Opaque {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Opaque(hidden)")
     }
 }
 
@@ -134,6 +232,8 @@ pub enum ModelOutput {
     Json(Value),
     /// Text that must be one JSON object.
     Text(String),
+    /// Calls instead of an answer; what else was said is for the next step, not for the contact.
+    Calls(ToolCalls),
     /// No answer: refused, filtered, or cut before the first word.
     Missing,
 }
@@ -143,6 +243,7 @@ impl fmt::Debug for ModelOutput {
         out.write_str(match self {
             Self::Json(_) => "Json(hidden)",
             Self::Text(_) => "Text(hidden)",
+            Self::Calls(_) => "Calls(hidden)",
             Self::Missing => "Missing",
         })
     }
@@ -256,11 +357,19 @@ mod tests {
     /// LOG-9: neither prompt nor words of a contact or an answer can be printed.
     #[test]
     fn debug_shows_sizes_and_no_words() {
+        let secret = || "secret".to_owned();
+        let call = ToolCall { id: secret(), name: secret(), arguments: Some(secret().into()) };
+        let calls = ToolCalls { calls: vec![call.clone()], opaque: Some(Opaque::new(secret())) };
+        let result =
+            ToolResult { call_id: secret(), name: secret(), content: secret().into(), is_error: true };
+        let called = ModelOutput::Calls(calls.clone());
         let request = ModelRequest {
             system: "secret persona".into(),
             messages: vec![ModelMessage {
                 role: MessageRole::User,
                 parts: vec![
+                    Part::Calls(calls.clone()),
+                    Part::Result(result),
                     Part::Text("secret state".to_owned()),
                     Part::Contact(FencedText::new("secret words")),
                     Part::Image(Image {
@@ -270,13 +379,15 @@ mod tests {
                 ],
             }],
             response_schema: Arc::new(Value::Null),
+            tools: Arc::new([]),
             max_output_tokens: 400,
             temperature: None,
             reasoning_effort: None,
         };
         let answer =
             ModelAnswer { output: ModelOutput::Text("secret answer".to_owned()), usage: Usage::default() };
-        for printed in [format!("{request:?}"), format!("{answer:?}")] {
+        let (request, answer) = (format!("{request:?}"), format!("{answer:?}"));
+        for printed in [request, answer, format!("{called:?} {call:?} {:?}", calls.opaque)] {
             assert!(!printed.contains("secret"), "{printed}");
         }
     }

@@ -28,7 +28,7 @@ const FALLBACK: [u32; 3] = [500, 2500, 50];
 const LOCAL: [u32; 3] = [0, 0, 0];
 
 /// Stands in for a cost no decimal can hold; the largest that `numeric(12,6)` can store.
-const LARGEST_COST: Decimal = Decimal::from_parts(0xd4a5_0fff, 0xe8, 0, false, 6);
+pub(super) const LARGEST_COST: Decimal = Decimal::from_parts(0xd4a5_0fff, 0xe8, 0, false, 6);
 
 impl Prices {
     /// Prices of `model`, a whole model string. `overrides` is `PRICING_OVERRIDES` as the configuration checked it:

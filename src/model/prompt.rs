@@ -3,16 +3,18 @@
 
 mod catalog;
 mod messages;
+mod step_note;
 
 use std::fmt;
 use std::sync::Arc;
 
 pub use catalog::{PAYMENT_OPTIONS, block as catalog_block};
 pub use messages::{HistoryTurn, messages};
+pub use step_note::{NoteEnd, step_note, tool_result};
 
 use super::fence;
 use super::reply::CLOSING_QUESTION_GUIDE;
-use crate::config::Tenant;
+use crate::config::{Tenant, Tools};
 
 /// Heading of the rules every tenant gets (PROMPT-3).
 const OPERATING_RULES: &str = "OPERATING RULES";
@@ -31,8 +33,8 @@ pub const LEAK_MARKERS: [&str; 5] = [fence::OPEN, fence::CLOSE, OPERATING_RULES,
 pub struct SystemPrompt(Arc<str>);
 
 impl SystemPrompt {
-    /// Persona, rules, security, format and catalog, in this order, a blank line between them (PROMPT-1, PROMPT-2). A
-    /// blank persona leaves no gap.
+    /// The sections in the order of PROMPT-2, then the catalog, a blank line between them (PROMPT-1). One that a tenant
+    /// has no use for, and a blank persona, leave no gap (PROMPT-11, PROMPT-12).
     #[must_use]
     pub fn build(tenant: &Tenant) -> Self {
         let persona = tenant.prompt.trim();
@@ -41,6 +43,7 @@ impl SystemPrompt {
             operating_rules(),
             security(),
             format_section(tenant.rules.confidence_threshold),
+            actions(tenant),
             catalog::block(&tenant.catalog),
         ];
         let filled: Vec<String> = sections.into_iter().filter(|section| !section.is_empty()).collect();
@@ -132,6 +135,24 @@ fn format_section(confidence_threshold: f64) -> String {
          is null when you hand off, when the matter is delicate or about health, when the customer already has the \
          payment link, and when they have declined twice."
     )
+}
+
+/// PROMPT-10: what the tools are for. It names none of them, so it stays the same whatever a turn offers.
+const ACTIONS: &str = "\
+    ACTIONS\n\
+    Your tools act for this customer. Each turn shows you those you may use and what each entry is for.\n\
+    Call them before you write the reply, at most 8 times in a turn, and only when the description of the entry fits.\n\
+    A call normally only stages the action: it is carried out after your reply, and not at all when the conversation is \
+    handed to a person. So never say that something was sent or done. Say what you are sending or doing.\n\
+    The exception is a flow whose result says that it was sent: it has reached the customer before your reply. Do not \
+    repeat what it holds.\n\
+    An earlier reply may end with a note of the server that begins with `[actions performed:`. Do not repeat actions it \
+    names unless the customer asks for them, and never write such a note yourself.";
+
+/// The section of a tenant whose model is offered tools; empty for any other (PROMPT-12).
+fn actions(tenant: &Tenant) -> String {
+    let offers_any = tenant.tools.as_ref().is_some_and(Tools::offers_any);
+    if offers_any { ACTIONS.to_owned() } else { String::new() }
 }
 
 #[cfg(test)]

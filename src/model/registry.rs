@@ -2,6 +2,8 @@
 //! concrete providers, and genai (PRIN-C2).
 
 mod answer;
+mod broken;
+mod capability;
 mod failure;
 mod hosted;
 mod request;
@@ -9,6 +11,9 @@ mod retry;
 mod schema;
 #[cfg(test)]
 mod test_support;
+#[cfg(test)]
+mod tool_tests;
+mod transcript;
 mod wire;
 
 use std::sync::Arc;
@@ -17,6 +22,7 @@ use std::time::Duration;
 use reqwest::header::HeaderValue;
 use reqwest::redirect;
 
+use self::capability::Capabilities;
 use self::hosted::{Access, HostedModel};
 use self::wire::Wire;
 use super::mock::{MockJudge, MockModel, MockSwitch};
@@ -84,6 +90,12 @@ pub fn judge(settings: &ModelSettings, name: &ModelName) -> Result<Arc<dyn Model
     Providers { settings, switch: None, http: None }.provider(name)
 }
 
+/// Whether `model` looks at pictures (MEDIA-504).
+#[must_use]
+pub fn takes_images(model: &ModelName) -> bool {
+    Wire::of(model.provider).is_none_or(|wire| Capabilities::of(wire, &model.model).images)
+}
+
 /// Builds providers over one HTTP client, which is built for the first that needs it.
 struct Providers<'a> {
     settings: &'a ModelSettings,
@@ -93,12 +105,9 @@ struct Providers<'a> {
 
 impl Providers<'_> {
     fn provider(&mut self, name: &ModelName) -> Result<Arc<dyn ModelProvider>, RegistryError> {
-        match name.provider {
-            Provider::Mock => Ok(Arc::new(MockModel::new(&name.model).with_switch(self.switch.clone()))),
-            Provider::Anthropic => self.hosted(Wire::Anthropic, &name.model),
-            Provider::OpenAi => self.hosted(Wire::OpenAi, &name.model),
-            Provider::Google => self.hosted(Wire::Google, &name.model),
-            Provider::Ollama => self.hosted(Wire::Ollama, &name.model),
+        match Wire::of(name.provider) {
+            Some(wire) => self.hosted(wire, &name.model),
+            None => Ok(Arc::new(MockModel::new(&name.model).with_switch(self.switch.clone()))),
         }
     }
 

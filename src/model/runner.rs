@@ -1,6 +1,8 @@
 //! The runner: one turn's input in, a checked reply and its account out (01 section 11). Everyone who needs the model
 //! goes through it.
 
+mod steps;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,13 +11,16 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
+use self::steps::Steps;
 use super::candidate::Candidate;
 use super::guardrails::{self, Cause, Checked};
-use super::port::{ModelAnswer, ModelError, ModelOutput, ModelProvider, ModelRequest, Usage};
-use super::prompt::{self, HistoryTurn, SystemPrompt};
-use super::reply::{self, Bounds, Faults, Reply};
+use super::port::{ModelError, ModelOutput, ModelProvider, Usage};
+use super::prompt::{HistoryTurn, SystemPrompt};
+use super::reply::{Bounds, Faults, Reply};
+use super::spent::{Bill, Spent};
 use crate::config::{ModelName, ModelSettings, ReasoningEffort, Tenant};
 use crate::domain::{ContactText, EscalationReason, Role, Usd};
+use crate::tools::TurnTools;
 
 /// What one turn gives the model. All of it belongs to one loaded configuration (PROMPT-5). `Debug` shows no text.
 #[derive(Clone)]
@@ -30,6 +35,11 @@ pub struct TurnInput {
     pub texts: Vec<ContactText>,
     /// Earlier turns, oldest first (02 section 4).
     pub history: Vec<HistoryTurn>,
+    /// What the model may do besides answering. The caller keeps a share, so that it knows what was done when this turn
+    /// is aborted, and ends it with [`TurnTools::finish`] (RUN-1). `None`, or no definition in it, offers nothing.
+    pub tools: Option<Arc<TurnTools>>,
+    /// The turn's bill; a new one for each turn. The caller keeps a share for a turn that is aborted (DEC-19).
+    pub spent: Spent,
 }
 
 impl fmt::Debug for TurnInput {
@@ -109,57 +119,26 @@ impl Runner {
         self.first.name()
     }
 
-    /// Runs one turn: request, call, schema, guardrails, cost. A failure of the model is a result like any other: the
-    /// handoff, with the failure's name (FAIL-2, FAIL-3).
+    /// Runs one turn: its calls and actions, schema, guardrails, cost. A failure of the model is a result like any other:
+    /// the handoff, with the failure's name (FAIL-2, FAIL-3, LOOP-3).
     pub async fn run(&self, input: TurnInput) -> TurnResult {
         let started = Instant::now();
-        let (candidate, called) = self.call(self.request(&input)).await;
-        let (answer, usage) = match called {
-            Ok(ModelAnswer { output, usage }) => (model_object(output), usage),
-            Err(error) => (Err(error), Usage::default()),
-        };
-        let (checked, error) = match answer {
+        let (checked, error) = match Steps::new(self, &input).object().await {
             Ok(object) => (self.check(&object, &input), None),
             Err(error) => (failed(&input.tenant, &error), Some(error)),
         };
+        let Bill { usage, cost, model, tools_offered } = input.spent.bill();
         TurnResult {
             reply: checked.reply,
             usage,
-            cost: candidate.cost(&usage),
+            cost,
             interventions: checked.interventions,
             error: error.as_ref().map(ModelError::name),
             error_detail: error.as_ref().map(ToString::to_string),
             latency: started.elapsed(),
-            model: candidate.name().to_owned(),
-            tools_offered: false,
+            model,
+            tools_offered,
             cause: checked.cause,
-        }
-    }
-
-    fn request(&self, input: &TurnInput) -> ModelRequest {
-        ModelRequest {
-            system: input.system.text(),
-            messages: prompt::messages(&input.history, &input.state_lines, &input.texts),
-            response_schema: reply::schema(),
-            max_output_tokens: self.max_output_tokens,
-            temperature: None,
-            reasoning_effort: self.reasoning_effort,
-        }
-    }
-
-    /// One call, at most `MODEL_MAX_CONCURRENT` at a time (DEC-27), and whose it was. The semaphore is never closed, so
-    /// its error cannot occur and stands for "no limit".
-    async fn call(&self, request: ModelRequest) -> (&Candidate, Result<ModelAnswer, ModelError>) {
-        let _permit = self.calls.acquire().await.ok();
-        let Some(fallback) = &self.fallback else {
-            return (&self.first, self.first.step(request).await);
-        };
-        match self.first.step(request.clone()).await {
-            Err(error) if error.is_providers_fault() => {
-                tracing::warn!(model = fallback.name(), err = error.name(), "fallback model called");
-                (fallback, fallback.step(request).await)
-            }
-            result => (&self.first, result),
         }
     }
 
@@ -184,7 +163,7 @@ fn model_object(output: ModelOutput) -> Result<Value, ModelError> {
         ModelOutput::Text(text) => {
             serde_json::from_str(&text).map_err(|_| ModelError::ReplyInvalid(Faults::at("(root)")))?
         }
-        ModelOutput::Missing => return Err(ModelError::ReplyMissing),
+        ModelOutput::Calls(_) | ModelOutput::Missing => return Err(ModelError::ReplyMissing),
     };
     match Reply::parse(&object, Bounds::Model) {
         Ok(_) => Ok(object),

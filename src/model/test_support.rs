@@ -1,10 +1,15 @@
 //! The tenant of the documents' examples, for the tests of this room.
 
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
 use crate::config::{
-    Budget, Burst, Catalog, Faq, Messages, ModelName, ModelSettings, Offering, PaymentOption, Price,
-    RateLimit, Rules, Tenant,
+    Budget, Burst, Catalog, Faq, FlowTool, Messages, ModelName, ModelSettings, Offering, PaymentOption,
+    Price, RateLimit, Rules, TagTool, Tenant, Tools,
 };
-use crate::domain::{MinorUnits, Provider};
+use crate::domain::{ConversationId, MinorUnits, Provider};
+use crate::tools::{FlowMode, Known, Offer, TurnTools};
 
 pub const ESCALATION: &str = "I am handing you to a colleague.";
 pub const CLOSER: &str = "Happy to help any time.";
@@ -23,6 +28,42 @@ pub fn tenant_with(change: impl FnOnce(&mut Tenant)) -> Tenant {
     let mut tenant = tenant();
     change(&mut tenant);
     tenant
+}
+
+/// The same tenant with two tags and a flow.
+pub fn shop() -> Tenant {
+    let tag = |id: &str| TagTool {
+        id: id.to_owned(),
+        tag: format!("shop-{id}"),
+        description: format!("About {id}."),
+    };
+    let flow = FlowTool {
+        id: "leaflet".to_owned(),
+        description: "Something to read.".to_owned(),
+        flow_ns: "content_1".to_owned(),
+        repeatable: false,
+        role: None,
+        on_stage: None,
+        offering: None,
+        settle_seconds: 0,
+    };
+    let tools =
+        Tools { tags: vec![tag("likes_glaze"), tag("has_kiln")], flows: vec![flow], ..Tools::default() };
+    tenant_with(|tenant| tenant.tools = Some(tools))
+}
+
+/// The tools of a turn of that tenant's contact.
+pub fn tools_of(tenant: &Arc<Tenant>, flows: FlowMode) -> Arc<TurnTools> {
+    Arc::new(TurnTools::new(Offer {
+        conversation: ConversationId::fresh(),
+        tenant: Arc::clone(tenant),
+        known: Known::default(),
+        offering: None,
+        window_from: Timestamp::UNIX_EPOCH,
+        may_read: true,
+        nudge: false,
+        flows,
+    }))
 }
 
 pub fn rules() -> Rules {

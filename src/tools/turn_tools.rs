@@ -10,7 +10,7 @@ use super::action::Action;
 use super::reach::{ActionNumber, Reach};
 use super::record::Entry;
 use crate::config::Tenant;
-use crate::domain::{ContactText, Intent, Stage};
+use crate::domain::{ContactText, ConversationId, Intent, Stage};
 
 /// A tool as the model is shown it (TCFG-30).
 #[derive(Clone, Debug, PartialEq)]
@@ -89,10 +89,14 @@ pub struct Known {
 
 /// What a turn may do (TSET-1).
 pub struct Offer {
+    /// Names the contact in the log (LOG-2).
+    pub conversation: ConversationId,
     /// The configuration of the turn.
     pub tenant: Arc<Tenant>,
     /// What was done before.
     pub known: Known,
+    /// What the contact is buying as the turn starts: the request's offering, else the stored one (FN-OFF-5).
+    pub offering: Option<String>,
     /// Flows sent before this do not count as sent (TSET-8).
     pub window_from: Timestamp,
     /// TSET-10
@@ -136,8 +140,10 @@ pub enum Ending {
     Answered,
     /// The model, or its confidence, called a person (DISC-1).
     Escalated,
-    /// Everything else: leak, invalid reply, failed call, abort.
+    /// Everything else that ends in a reply of ours: leak, invalid reply, failed call.
     Failed,
+    /// The call was aborted. As [`Ending::Failed`], but a turn that did nothing records `null` (REC-1).
+    Aborted,
 }
 
 /// An action to be performed after the reply.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::channel::{self, MarkStyle};
 use crate::domain::{EscalationReason, Outcome};
-use crate::model::{self, Cause, Reply, TurnResult};
+use crate::model::{self, Bill, Cause, Reply, TurnResult};
 
 use super::guards::Denial;
 
@@ -21,8 +21,8 @@ pub enum Decision {
     Model(Box<TurnResult>),
     /// The model did not end within its abort time.
     Aborted {
-        /// Who was asked first (`provider:model`).
-        model: String,
+        /// Who was asked last, and what was used until then.
+        bill: Bill,
         /// Time spent.
         latency: Duration,
     },

@@ -15,8 +15,8 @@ use super::request::{MessageRow, Run, TurnRequest};
 use super::tokens::IssuedToken;
 use super::{guards, takeover};
 use crate::channel::{self, InboundMessage};
-use crate::domain::{Binding, ContactText, EscalationReason};
-use crate::model::{HistoryTurn, Reply, TurnInput};
+use crate::domain::{Binding, ContactText, EscalationReason, Usd};
+use crate::model::{HistoryTurn, Reply, Spent, TurnInput, Usage};
 use crate::store::inbox::{self, Kept, Waiter};
 use crate::store::open::{NewMessage, OpenRequest, OpenTurn, Opened, Waits};
 use crate::store::owed::{self, Resolution, Resolved};
@@ -212,7 +212,10 @@ async fn ask_model(context: &TurnContext, request: &TurnRequest, opened: &OpenTu
         state_lines: Vec::new(),
         texts: request.texts().cloned().collect(),
         history: opened.history.iter().map(history_turn).collect(),
+        tools: None,
+        spent: Spent::default(),
     };
+    let spent = input.spent.clone();
     let started = Instant::now();
     match tokio::time::timeout(context.settings.model_abort, context.runner.run(input)).await {
         Ok(result) => {
@@ -221,8 +224,8 @@ async fn ask_model(context: &TurnContext, request: &TurnRequest, opened: &OpenTu
             Draft::of_model(result, marks, copy)
         }
         Err(_) => {
-            let model = context.runner.model().to_owned();
-            Draft::of_copy(escalation(request), Decision::Aborted { model, latency: started.elapsed() })
+            let aborted = Decision::Aborted { bill: spent.bill(), latency: started.elapsed() };
+            Draft::of_copy(escalation(request), aborted)
         }
     }
 }
@@ -374,19 +377,16 @@ pub(super) fn is_bound(context: &TurnContext, opened: &OpenTurn) -> bool {
 }
 
 fn usage_row(draft: &Draft) -> Option<UsageRow> {
-    let result = match &draft.decision {
-        Decision::Model(result) => result,
-        Decision::Aborted { model, latency } => return Some(UsageRow::unreported(model.clone(), *latency)),
+    let (model, usage, cost, latency) = match &draft.decision {
+        Decision::Model(result) => (&result.model, result.usage, Some(result.cost), result.latency),
+        // What the calls before the abort reported is charged; without a report nothing is known (DEC-19).
+        Decision::Aborted { bill, latency } => {
+            (&bill.model, bill.usage, (bill.usage != Usage::default()).then_some(bill.cost), *latency)
+        }
         _ => return None,
     };
-    Some(UsageRow {
-        model: result.model.clone(),
-        input: result.usage.input,
-        output: result.usage.output,
-        cache_read: result.usage.cache_read,
-        cost: Some(result.cost.get()),
-        latency: result.latency,
-    })
+    let Usage { input, output, cache_read } = usage;
+    Some(UsageRow { model: model.clone(), input, output, cache_read, cost: cost.map(Usd::get), latency })
 }
 
 /// Ends what a failed turn left behind, as a handoff. `told`: the contact has read the escalation copy.

@@ -32,6 +32,7 @@ fn request(system: &str, messages: Vec<ModelMessage>) -> ModelRequest {
         system: system.into(),
         messages,
         response_schema: reply::schema(),
+        tools: Arc::new([]),
         max_output_tokens: 400,
         temperature: None,
         reasoning_effort: None,

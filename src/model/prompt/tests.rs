@@ -1,5 +1,7 @@
 use super::*;
-use crate::model::test_support::{tenant, tenant_with};
+use crate::config::Event;
+use crate::domain::Stage;
+use crate::model::test_support::{shop, tenant, tenant_with};
 
 fn text_of(tenant: &Tenant) -> String {
     SystemPrompt::build(tenant).text().to_string()
@@ -151,4 +153,34 @@ fn the_leak_markers_are_in_the_prompt() {
 fn debug_shows_no_prompt() {
     let printed = format!("{:?}", SystemPrompt::build(&tenant()));
     assert!(printed.starts_with("SystemPrompt(") && !printed.contains("studio"), "{printed}");
+}
+
+/// PROMPT-2, PROMPT-10: the section stands between the format and the catalog, whatever the tools are; nothing in it
+/// names one.
+#[test]
+fn a_tenant_with_tools_has_a_section_for_them() {
+    let text = text_of(&shop());
+    let headings = ["FORMAT", "ACTIONS", "CATALOG (Northside Pottery)"];
+    let positions: Vec<usize> = headings.iter().map(|heading| position(&text, heading)).collect();
+    assert!(positions.is_sorted(), "{positions:?}");
+    let lines: Vec<&str> = text.split('\n').collect();
+    assert_eq!(lines[positions[1] - 1], "");
+    for word in ["at most 8", "stages", "`[actions performed:`"] {
+        assert!(text.contains(word), "{word}");
+    }
+    for word in ["likes_glaze", "leaflet", "content_1"] {
+        assert!(!text.contains(word), "{word}");
+    }
+}
+
+/// PROMPT-12, TCFG-31: without tools, or with events alone, it is the prompt without the section, byte for byte.
+#[test]
+fn a_tenant_without_tools_has_no_section_for_them() {
+    let plain = text_of(&tenant());
+    assert!(!plain.contains("ACTIONS"));
+    let event = Event { id: "offer".to_owned(), stage: Stage::Offered, flow_ns: "content_2".to_owned() };
+    let events = Tools { events: vec![event], ..Tools::default() };
+    assert_eq!(text_of(&tenant_with(|tenant| tenant.tools = Some(events))), plain);
+    let section = format!("{ACTIONS}\n\n");
+    assert_eq!(text_of(&shop()).replace(&section, ""), plain);
 }

@@ -1,56 +1,99 @@
 //! What a provider's answer holds: the reply and the tokens. Providers answer with much else than a reply.
 
-use genai::chat::{ChatResponse, StopReason};
+use genai::chat::{ChatResponse, MessageContent, StopReason};
 use serde_json::Value;
 
 use super::failure::Failure;
 use super::request::REPLY_TOOL;
 use super::wire::Wire;
-use crate::model::port::{ModelAnswer, ModelOutput, Usage};
+use super::{broken, schema, transcript};
+use crate::model::port::{ModelAnswer, ModelOutput, ModelRequest, ToolCalls, Usage};
 
 /// Reads an answer that genai understood. Whether the reply fits its schema is judged by the runner (REP-5).
 ///
 /// # Errors
 /// An error of the provider that came with status 200.
-pub(super) fn read(wire: Wire, response: &ChatResponse) -> Result<ModelAnswer, Failure> {
-    let body = response.captured_raw_body.as_ref().unwrap_or(&Value::Null);
-    let output = output(response);
+pub(super) fn read(
+    wire: Wire,
+    request: &ModelRequest,
+    response: ChatResponse,
+) -> Result<ModelAnswer, Failure> {
+    let ChatResponse { content, stop_reason, captured_raw_body, .. } = response;
+    let body = captured_raw_body.as_ref().unwrap_or(&Value::Null);
+    let usage = usage(wire, body);
+    let output = match output(content, stop_reason.as_ref(), &[]) {
+        ModelOutput::Missing if request.tools.is_empty() || !is_malformed_call(body) => ModelOutput::Missing,
+        ModelOutput::Missing => ModelOutput::Calls(ToolCalls::default()),
+        output => without_fillers(output, request),
+    };
     match enclosed_error(body) {
         Some(failure) if output == ModelOutput::Missing => Err(failure),
-        _ => Ok(ModelAnswer { output, usage: usage(wire, body) }),
+        _ => Ok(ModelAnswer { output, usage }),
     }
 }
 
-/// Reads an answer that genai could not: it holds no reply, but may tell its tokens (DEC-19).
+/// Reads an answer that genai could not: it holds no reply, but may tell its tokens (DEC-19), or calls of which some
+/// cannot be read (RUN-7).
 ///
 /// # Errors
 /// As for [`read`].
-pub(super) fn read_unusable(wire: Wire, body: &Value) -> Result<ModelAnswer, Failure> {
-    match enclosed_error(body) {
-        Some(failure) => Err(failure),
-        None => Ok(ModelAnswer { output: broken_arguments(body), usage: usage(wire, body) }),
+pub(super) fn read_unusable(
+    wire: Wire,
+    request: &ModelRequest,
+    body: &Value,
+) -> Result<ModelAnswer, Failure> {
+    if let Some(failure) = enclosed_error(body) {
+        return Err(failure);
     }
+    let raw = broken::calls(body);
+    let output = match broken::reply(&raw) {
+        Some(arguments) => ModelOutput::Text(arguments.to_owned()),
+        None => {
+            let unreadable = broken::unreadable(&raw);
+            without_fillers(output(broken::content(body, &raw), None, &unreadable), request)
+        }
+    };
+    Ok(ModelAnswer { output, usage: usage(wire, body) })
 }
 
-fn output(response: &ChatResponse) -> ModelOutput {
-    if matches!(response.stop_reason, Some(StopReason::ContentFilter(_))) {
+/// Calls come before everything else: the reply is written when their results are known (LOOP-1).
+fn output(content: MessageContent, stopped: Option<&StopReason>, unreadable: &[String]) -> ModelOutput {
+    if matches!(stopped, Some(StopReason::ContentFilter(_))) {
         return ModelOutput::Missing;
     }
-    let calls = response.content.tool_calls();
-    if let Some(call) = calls.into_iter().find(|call| call.fn_name == REPLY_TOOL) {
-        return ModelOutput::Json(call.fn_arguments.clone());
+    let calls = content.tool_calls();
+    if calls.iter().any(|call| call.fn_name != REPLY_TOOL) {
+        return ModelOutput::Calls(transcript::calls(content, unreadable));
     }
-    match response.content.texts().concat() {
+    if let Some(reply) = calls.first() {
+        return ModelOutput::Json(reply.fn_arguments.clone());
+    }
+    match content.texts().concat() {
         text if text.trim().is_empty() => ModelOutput::Missing,
         text => ModelOutput::Text(text),
     }
 }
 
-/// Arguments of the reply tool that are no JSON are the one reply that genai refuses; the runner refuses them too,
-/// under their proper name.
-fn broken_arguments(body: &Value) -> ModelOutput {
-    let arguments = body.pointer("/choices/0/message/tool_calls/0/function/arguments");
-    arguments.and_then(Value::as_str).map_or(ModelOutput::Missing, |text| ModelOutput::Text(text.to_owned()))
+/// Gemini tried to call and could not; the next step may go better (RUN-7).
+fn is_malformed_call(body: &Value) -> bool {
+    body.pointer("/candidates/0/finishReason").is_some_and(|reason| reason == "MALFORMED_FUNCTION_CALL")
+}
+
+/// In a strict schema every parameter is required, so a model fills those that are not with null.
+fn without_fillers(output: ModelOutput, request: &ModelRequest) -> ModelOutput {
+    let ModelOutput::Calls(mut calls) = output else { return output };
+    for call in &mut calls.calls {
+        let tool = request.tools.iter().find(|tool| tool.name == call.name);
+        if let (Some(tool), Some(Value::Object(arguments))) = (tool, &mut call.arguments) {
+            arguments.retain(|name, value| !value.is_null() || schema::requires(&tool.parameters, name));
+        }
+    }
+    ModelOutput::Calls(calls)
+}
+
+/// Whether a text may be the reply, well or badly filled in.
+pub(super) fn may_be_reply(text: &str) -> bool {
+    serde_json::from_str::<Value>(text).is_ok_and(|object| object.get("messages").is_some())
 }
 
 /// Gateways answer 200 and put the status of the failure into the body.

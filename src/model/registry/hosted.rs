@@ -8,11 +8,12 @@ use genai::resolver::{AuthData, Endpoint};
 use genai::{Client, ModelIden};
 
 use super::answer;
+use super::capability::Capabilities;
 use super::failure::{Failure, Refused};
-use super::request::{self, Form};
+use super::request::{self, Form, Target};
 use super::retry::Backoff;
 use super::wire::Wire;
-use crate::model::port::{ModelAnswer, ModelError, ModelProvider, ModelRequest};
+use crate::model::port::{ModelAnswer, ModelError, ModelOutput, ModelProvider, ModelRequest};
 
 /// Where a provider is and what opens it.
 #[derive(Clone, Copy)]
@@ -26,12 +27,20 @@ pub(super) struct Access<'a> {
 /// One model at one provider, over one HTTP client.
 pub(super) struct HostedModel {
     client: Client,
-    wire: Wire,
-    target: ModelIden,
-    model: String,
+    target: Target,
+    name: ModelIden,
     backoff: Backoff,
-    refused_schema: AtomicBool,
-    refused_temperature: AtomicBool,
+    refused: Refusals,
+}
+
+/// What this process has seen the model refuse.
+#[derive(Default)]
+struct Refusals {
+    /// The form in which the reply was asked for while no tool was offered.
+    schema: AtomicBool,
+    /// The same while tools were offered.
+    schema_with_tools: AtomicBool,
+    temperature: AtomicBool,
 }
 
 impl HostedModel {
@@ -54,12 +63,10 @@ impl HostedModel {
             .build()?;
         Ok(Self {
             client,
-            wire,
-            target: ModelIden::new(wire.adapter(), wire.uncut(model)),
-            model: model.to_owned(),
+            target: Target { wire, model: model.to_owned(), capabilities: Capabilities::of(wire, model) },
+            name: ModelIden::new(wire.adapter(), wire.uncut(model)),
             backoff: Backoff::default(),
-            refused_schema: AtomicBool::new(false),
-            refused_temperature: AtomicBool::new(false),
+            refused: Refusals::default(),
         })
     }
 
@@ -69,50 +76,96 @@ impl HostedModel {
         Self { backoff, ..self }
     }
 
-    /// One attempt, without what the model is known to refuse. What it refuses now is left out at once and from now
-    /// on, so that the refusal costs one request in the life of the process.
+    /// A call with its retries (RUN-16).
+    async fn call(&self, request: &ModelRequest) -> Result<ModelAnswer, ModelError> {
+        self.backoff.run(|| self.attempt(request)).await
+    }
+
+    /// One attempt, in the form the model is known to take. What it refuses now is asked for in the other form at once
+    /// and from now on, so that the refusal costs one request in the life of the process.
     async fn attempt(&self, request: &ModelRequest) -> Result<ModelAnswer, Failure> {
         loop {
-            let form = self.form();
+            let form = self.form(request);
             match self.send(request, form).await {
-                Err(Failure { refused: Some(refused), .. }) if form.holds(refused) => self.give_up(refused),
+                Err(Failure { refused: Some(refused), .. }) if self.gives_way(refused, request, form) => {}
                 outcome => return outcome,
             }
         }
     }
 
     async fn send(&self, request: &ModelRequest, form: Form) -> Result<ModelAnswer, Failure> {
-        let (chat, options) = request::chat(self.wire, &self.model, request, form);
-        match self.client.exec_chat(self.target.clone(), chat, Some(&options)).await {
-            Ok(response) => answer::read(self.wire, &response),
+        let (chat, options) = request::chat(&self.target, request, form);
+        match self.client.exec_chat(self.name.clone(), chat, Some(&options)).await {
+            Ok(response) => answer::read(self.target.wire, request, response),
             Err(genai::Error::ChatResponseGeneration { response_body, .. }) => {
-                answer::read_unusable(self.wire, &response_body)
+                answer::read_unusable(self.target.wire, request, &response_body)
             }
             Err(error) => Err(Failure::of(&error)),
         }
     }
 
-    fn form(&self) -> Form {
+    fn form(&self, request: &ModelRequest) -> Form {
+        let refused = self.refusal_of_schema(request).load(Ordering::Relaxed);
         Form {
-            native_schema: !self.refused_schema.load(Ordering::Relaxed),
-            temperature: !self.refused_temperature.load(Ordering::Relaxed),
+            native_schema: self.begins_native(request) != refused,
+            temperature: !self.refused.temperature.load(Ordering::Relaxed),
+            // A model that refused a schema may have meant one of these.
+            strict_tools: self.target.capabilities.strict_tools && !refused,
         }
     }
 
-    fn give_up(&self, refused: Refused) {
-        let (flag, what) = match refused {
-            Refused::Schema => (&self.refused_schema, "structured output"),
-            Refused::Temperature => (&self.refused_temperature, "temperature"),
+    /// The form that is tried first.
+    fn begins_native(&self, request: &ModelRequest) -> bool {
+        request.tools.is_empty() || self.target.capabilities.schema_with_tools
+    }
+
+    fn refusal_of_schema(&self, request: &ModelRequest) -> &AtomicBool {
+        if request.tools.is_empty() { &self.refused.schema } else { &self.refused.schema_with_tools }
+    }
+
+    /// Remembers the refusal; true when there is another form that the model has not refused yet.
+    fn gives_way(&self, refused: Refused, request: &ModelRequest, form: Form) -> bool {
+        let (flag, is_news, what) = match refused {
+            Refused::Schema => {
+                let is_first_form = form.native_schema == self.begins_native(request);
+                (self.refusal_of_schema(request), is_first_form, "form of the reply")
+            }
+            Refused::Temperature => (&self.refused.temperature, form.temperature, "temperature"),
         };
-        if !flag.swap(true, Ordering::Relaxed) {
-            let model = format!("{}:{}", self.wire.provider(), self.model);
+        if is_news && !flag.swap(true, Ordering::Relaxed) {
+            let model = format!("{}:{}", self.target.wire.provider(), self.target.model);
             tracing::warn!(model, refused = what, "model refused a parameter");
+        }
+        is_news
+    }
+
+    /// A model that does not obey the demand to call a tool chats instead of replying. Without tools it can be held to
+    /// the schema, so it is asked once more, without them (PROV-10: the schema itself is never loosened).
+    async fn without_chatter(&self, request: ModelRequest, said: ModelAnswer) -> ModelAnswer {
+        let plain = ModelRequest { tools: [].into(), ..request };
+        match self.call(&plain).await {
+            Ok(mut answer) => {
+                answer.usage += said.usage;
+                answer
+            }
+            // The tokens of the first call are not forgotten (DEC-19).
+            Err(_) => said,
         }
     }
 }
 
 impl ModelProvider for HostedModel {
     fn step(&self, request: ModelRequest) -> BoxFuture<'_, Result<ModelAnswer, ModelError>> {
-        async move { self.backoff.run(|| self.attempt(&request)).await }.boxed()
+        async move {
+            let answer = self.call(&request).await?;
+            let may_chat = !request.tools.is_empty() && !self.target.capabilities.tool_choice;
+            match &answer.output {
+                ModelOutput::Text(text) if may_chat && !answer::may_be_reply(text) => {
+                    Ok(self.without_chatter(request, answer).await)
+                }
+                _ => Ok(answer),
+            }
+        }
+        .boxed()
     }
 }

@@ -1,4 +1,4 @@
-//! The reply schema as each provider accepts it.
+//! The schemas of the reply and of the tools as each provider accepts them.
 
 use serde_json::{Map, Value};
 
@@ -8,7 +8,32 @@ use super::wire::Wire;
 /// the answer is checked here in any case (REP-5).
 const BOUNDS: [&str; 6] = ["minLength", "maxLength", "minItems", "maxItems", "minimum", "maximum"];
 
-/// `schema` without what `wire` refuses: bounds it does not know, and objects that are open to further keys.
+/// Keywords that some provider refuses and that a model can read as well: they move into the description.
+const TOLD: [&str; 6] =
+    ["format", "pattern", "multipleOf", "exclusiveMinimum", "exclusiveMaximum", "uniqueItems"];
+
+/// Keywords that some provider refuses and that say nothing to a model.
+const DROPPED: [&str; 16] = [
+    "$schema",
+    "$id",
+    "$comment",
+    "title",
+    "examples",
+    "default",
+    "allOf",
+    "not",
+    "if",
+    "then",
+    "else",
+    "dependentRequired",
+    "dependentSchemas",
+    "patternProperties",
+    "propertyNames",
+    "unevaluatedProperties",
+];
+
+/// `schema` without what `wire` refuses: keywords it does not know, and objects that are open to further keys. Every
+/// answer and every call is checked here in any case (REP-5, TSET-14).
 pub(super) fn safe(wire: Wire, schema: &Value) -> Value {
     match schema {
         Value::Object(members) => Value::Object(safe_object(wire, members)),
@@ -16,22 +41,58 @@ pub(super) fn safe(wire: Wire, schema: &Value) -> Value {
     }
 }
 
+/// `schema` with every property required, as strict tools must have it: one that was not may be null instead.
+pub(super) fn all_required(mut schema: Value) -> Value {
+    let required = schema.get("required").cloned().unwrap_or_default();
+    let names = required.as_array().map(Vec::as_slice).unwrap_or_default();
+    let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) else { return schema };
+    for (name, property) in properties.iter_mut() {
+        if !names.iter().any(|required| required == name) {
+            allow_null(property);
+        }
+    }
+    let all: Vec<Value> = properties.keys().map(|name| name.as_str().into()).collect();
+    schema["required"] = all.into();
+    schema
+}
+
+/// Whether an object's schema requires a property.
+pub(super) fn requires(schema: &Value, name: &str) -> bool {
+    let required = schema.get("required").and_then(Value::as_array);
+    required.is_some_and(|names| names.iter().any(|required| required == name))
+}
+
+fn allow_null(property: &mut Value) {
+    if let Some(Value::String(only)) = property.get("type").cloned() {
+        property["type"] = serde_json::json!([only, "null"]);
+    }
+    if let Some(values) = property.get_mut("enum").and_then(Value::as_array_mut)
+        && !values.contains(&Value::Null)
+    {
+        values.push(Value::Null);
+    }
+}
+
 fn safe_object(wire: Wire, members: &Map<String, Value>) -> Map<String, Value> {
     let mut kept = Map::new();
-    let mut moved = Vec::new();
+    let mut told = Vec::new();
     for (keyword, value) in members {
-        if BOUNDS.contains(&keyword.as_str()) && !accepts(wire, keyword, value) {
-            moved.push(format!("{keyword}: {value}"));
-        } else {
-            kept.insert(keyword.clone(), safe_member(wire, keyword, value));
+        let word = keyword.as_str();
+        if TOLD.contains(&word) || (BOUNDS.contains(&word) && !accepts(wire, word, value)) {
+            told.push(format!("{keyword}: {value}"));
+        } else if word == "const" {
+            kept.insert("enum".to_owned(), Value::Array(vec![value.clone()]));
+        } else if !DROPPED.contains(&word) {
+            let name = if word == "oneOf" { "anyOf" } else { word };
+            kept.insert(name.to_owned(), safe_member(wire, word, value));
         }
     }
     if kept.contains_key("properties") {
         kept.insert("additionalProperties".to_owned(), Value::Bool(false));
     }
-    if !moved.is_empty() {
+    if !told.is_empty() {
         let before = kept.get("description").and_then(Value::as_str).unwrap_or_default();
-        let described = format!("{before} ({})", moved.join(", "));
+        let described = format!("{before} ({})", told.join(", "));
         kept.insert("description".to_owned(), described.trim_start().into());
     }
     kept
@@ -39,9 +100,11 @@ fn safe_object(wire: Wire, members: &Map<String, Value>) -> Map<String, Value> {
 
 fn safe_member(wire: Wire, keyword: &str, value: &Value) -> Value {
     match (keyword, value) {
-        ("properties", Value::Object(properties)) => {
-            let safe_properties = properties.iter().map(|(name, schema)| (name.clone(), safe(wire, schema)));
-            Value::Object(safe_properties.collect())
+        ("properties" | "$defs" | "definitions", Value::Object(named)) => {
+            Value::Object(named.iter().map(|(name, schema)| (name.clone(), safe(wire, schema))).collect())
+        }
+        ("anyOf" | "oneOf", Value::Array(schemas)) => {
+            Value::Array(schemas.iter().map(|schema| safe(wire, schema)).collect())
         }
         ("items", schema) => safe(wire, schema),
         _ => value.clone(),
@@ -98,6 +161,52 @@ mod tests {
             let guide = properties["closing_question"]["description"].as_str().unwrap();
             assert!(guide.starts_with(reply::CLOSING_QUESTION_GUIDE), "{wire:?}: {guide}");
         }
+    }
+
+    /// RUN-4: keywords that one provider or another refuses are told in words, renamed or left out, at every depth.
+    #[test]
+    fn keywords_that_are_refused_are_gone() {
+        let schema = json!({
+            "$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Room", "type": "object",
+            "properties": {
+                "room": { "oneOf": [{ "const": "blue" }, { "type": "string", "format": "uuid" }] },
+                "seats": { "type": "integer", "multipleOf": 2, "default": 4, "description": "how many" },
+            },
+            "required": ["room"], "allOf": [{ "not": { "type": "null" } }],
+        });
+        let expected = json!({
+            "type": "object",
+            "properties": {
+                "room": { "anyOf": [
+                    { "enum": ["blue"] }, { "type": "string", "description": "(format: \"uuid\")" },
+                ] },
+                "seats": { "type": "integer", "description": "how many (multipleOf: 2)" },
+            },
+            "required": ["room"], "additionalProperties": false,
+        });
+        for wire in [Wire::Anthropic, Wire::OpenAi, Wire::Google, Wire::Ollama] {
+            assert_eq!(safe(wire, &schema), expected, "{wire:?}");
+        }
+    }
+
+    /// RUN-4: strict tools have no optional parameter; null stands for one that is left out.
+    #[test]
+    fn optional_parameters_become_nullable() {
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "flow": { "type": "string", "enum": ["a"] },
+                "asked": { "type": "boolean" },
+                "day": { "type": "string", "enum": ["x"] },
+            },
+            "required": ["flow"],
+        });
+        let strict = all_required(schema.clone());
+        assert_eq!(strict["required"], json!(["flow", "asked", "day"]));
+        assert_eq!(strict["properties"]["flow"], schema["properties"]["flow"]);
+        assert_eq!(strict["properties"]["asked"]["type"], json!(["boolean", "null"]));
+        assert_eq!(strict["properties"]["day"], json!({ "type": ["string", "null"], "enum": ["x", null] }));
+        assert!(requires(&schema, "flow") && !requires(&schema, "asked"));
     }
 
     /// A property may be called like a keyword.

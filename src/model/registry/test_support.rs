@@ -155,7 +155,9 @@ pub const fn base_path(wire: Wire) -> &'static str {
 pub fn text(role: MessageRole, words: &str) -> ModelMessage {
     let part = match role {
         MessageRole::User => Part::Contact(FencedText::new(words)),
-        MessageRole::Assistant | MessageRole::StepNote => Part::Text(words.to_owned()),
+        MessageRole::Assistant | MessageRole::ToolResults | MessageRole::StepNote => {
+            Part::Text(words.to_owned())
+        }
     };
     ModelMessage { role, parts: vec![part] }
 }
@@ -170,6 +172,7 @@ pub fn request() -> ModelRequest {
             text(MessageRole::User, SECRET),
         ],
         response_schema: reply::schema(),
+        tools: Arc::new([]),
         max_output_tokens: 400,
         temperature: Some(0.3),
         reasoning_effort: None,
@@ -213,4 +216,38 @@ pub fn replied(wire: Wire, said: &str) -> Value {
             "modelVersion": "m",
         }),
     }
+}
+
+/// An answer that calls; arguments are written as they are given.
+pub fn calling(wire: Wire, calls: &[(&str, Value)]) -> Value {
+    let mut body = replied(wire, "");
+    match wire {
+        Wire::Anthropic => {
+            let blocks = calls.iter().enumerate().map(|(index, (name, arguments))| {
+                json!({ "type": "tool_use", "id": format!("id{index}"), "name": name, "input": arguments })
+            });
+            body["content"] = blocks.collect();
+            body["stop_reason"] = json!("tool_use");
+        }
+        Wire::OpenAi | Wire::Ollama => {
+            let calls = calls.iter().enumerate().map(|(index, (name, arguments))| {
+                let arguments = arguments.as_str().map_or_else(|| arguments.to_string(), str::to_owned);
+                json!({ "id": format!("id{index}"), "type": "function",
+                    "function": { "name": name, "arguments": arguments } })
+            });
+            body["choices"][0]["message"]["tool_calls"] = calls.collect();
+            body["choices"][0]["finish_reason"] = json!("tool_calls");
+        }
+        Wire::Google => {
+            let parts = calls.iter().enumerate().map(|(index, (name, arguments))| {
+                let mut part = json!({ "functionCall": { "name": name, "args": arguments } });
+                if index == 0 {
+                    part["thoughtSignature"] = json!("c2lnbmVk");
+                }
+                part
+            });
+            body["candidates"][0]["content"]["parts"] = parts.collect();
+        }
+    }
+    body
 }

@@ -2,12 +2,15 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::test_support::{Act, FakeProvider, answer, install_tls_provider, replied, reply_object};
+use super::test_support::{Act, FakeProvider, answer, calling, install_tls_provider, replied, reply_object};
 use super::*;
-use crate::domain::ContactText;
+use crate::config::Tenant;
+use crate::domain::{ContactText, Provider};
 use crate::model::prompt::SystemPrompt;
 use crate::model::runner::{TurnInput, TurnResult};
-use crate::model::test_support::{settings, tenant};
+use crate::model::spent::Spent;
+use crate::model::test_support::{settings, shop, tenant, tools_of};
+use crate::tools::FlowMode;
 
 const PROVIDERS: [Provider; 4] = [Provider::Anthropic, Provider::OpenAi, Provider::Google, Provider::Ollama];
 
@@ -28,6 +31,16 @@ fn every_provider_is_resolved_without_a_key() {
         let mut both = settings(Provider::Mock, "demo");
         both.fallback = Some(ModelName { provider, model: "some-model".to_owned() });
         assert!(resolve(&both).is_ok(), "{provider}");
+    }
+}
+
+/// MEDIA-504: the mock looks at pictures too.
+#[test]
+fn the_mock_takes_pictures() {
+    for (provider, expected) in
+        [(Provider::Mock, true), (Provider::Anthropic, true), (Provider::Ollama, false)]
+    {
+        assert_eq!(takes_images(&ModelName { provider, model: "any".to_owned() }), expected, "{provider}");
     }
 }
 
@@ -57,16 +70,20 @@ fn settings_at(fake: &FakeProvider, provider: Provider, model: &str) -> ModelSet
     }
 }
 
-async fn run(settings: &ModelSettings) -> TurnResult {
-    let tenant = Arc::new(tenant());
-    let input = TurnInput {
+fn input_of(tenant: Arc<Tenant>) -> TurnInput {
+    TurnInput {
         system: SystemPrompt::build(&tenant),
         tenant,
         state_lines: Vec::new(),
         texts: vec![ContactText::new("and which days?")],
         history: Vec::new(),
-    };
-    resolve(settings).unwrap().run(input).await
+        tools: None,
+        spent: Spent::default(),
+    }
+}
+
+async fn run(settings: &ModelSettings) -> TurnResult {
+    resolve(settings).unwrap().run(input_of(Arc::new(tenant()))).await
 }
 
 /// PROV-3, PROV-5, PROV-6, PROV-9: each provider at its own address with its own key, up to the checked reply.
@@ -127,6 +144,40 @@ async fn the_fallback_answers_when_the_first_model_is_down() {
     let asked = fake.asked();
     let temperatures: Vec<bool> = asked.iter().map(|asked| asked.body.get("temperature").is_some()).collect();
     assert_eq!(temperatures, [false, true], "RUN-10 holds for each model by itself");
+}
+
+/// RUN-4, RUN-13, LOOP-4: a turn acts on every provider, and aborting it in its second step closes the connection.
+#[tokio::test]
+async fn a_turn_that_acts_can_be_aborted_on_every_provider() {
+    let cases = [
+        (Provider::Anthropic, Wire::Anthropic),
+        (Provider::OpenAi, Wire::OpenAi),
+        (Provider::Google, Wire::Google),
+        (Provider::Ollama, Wire::Ollama),
+    ];
+    for (provider, wire) in cases {
+        let called = calling(wire, &[("add_tag", json!({ "tag": "likes_glaze" }))]);
+        let fake = FakeProvider::start(vec![answer(200, &called), Act::Hang]).await;
+        let tenant = Arc::new(shop());
+        let tools = tools_of(&tenant, FlowMode::Staged);
+        let input = TurnInput { tools: Some(Arc::clone(&tools)), ..input_of(tenant) };
+        let spent = input.spent.clone();
+        let runner = resolve(&settings_at(&fake, provider, "some-model")).unwrap();
+        let turn = runner.run(input);
+        let second_step = async {
+            while fake.asked().len() < 2 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            _ = turn => panic!("the provider hangs"),
+            () = second_step => {}
+        }
+        fake.caller_left().await;
+        assert_eq!(tools.summary().staged, ["add_tag likes_glaze"], "{provider}");
+        assert_eq!(spent.bill().usage.input, Some(2000), "{provider}");
+        assert!(fake.asked()[1].body.to_string().contains("staged"), "{provider}");
+    }
 }
 
 /// PRIN-C2: nothing but the registry imports genai.

@@ -18,6 +18,17 @@ pub(super) enum Wire {
 }
 
 impl Wire {
+    /// The wire of a provider; `None` for the one inside this process.
+    pub(super) const fn of(provider: Provider) -> Option<Self> {
+        match provider {
+            Provider::Anthropic => Some(Self::Anthropic),
+            Provider::OpenAi => Some(Self::OpenAi),
+            Provider::Google => Some(Self::Google),
+            Provider::Ollama => Some(Self::Ollama),
+            Provider::Mock => None,
+        }
+    }
+
     pub(super) const fn provider(self) -> Provider {
         match self {
             Self::Anthropic => Provider::Anthropic,

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::*;
 use crate::domain::Provider;
-use crate::model::port::{MessageRole, Part};
+use crate::model::port::{MessageRole, ModelAnswer, ModelRequest, Part};
 use crate::model::registry::resolve;
 use crate::model::test_support::{CLOSER, ESCALATION, settings, tenant, tenant_with};
 
@@ -78,6 +78,8 @@ fn asking(text: &str) -> TurnInput {
         state_lines: Vec::new(),
         texts: vec![ContactText::new(text)],
         history: Vec::new(),
+        tools: None,
+        spent: Spent::default(),
     }
 }
 

@@ -1,0 +1,130 @@
+//! What the models of each provider take, as data. What a table cannot know is learnt from refusals ([`super::hosted`]).
+
+use super::wire::Wire;
+
+/// What a model takes.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Capabilities {
+    /// Structured output beside tools, in one request. Without it the reply is one more tool while tools are offered.
+    pub(super) schema_with_tools: bool,
+    /// Holding the arguments of a call to the schema of its tool.
+    pub(super) strict_tools: bool,
+    /// The demand to call a tool. A model that overlooks it may answer in prose.
+    pub(super) tool_choice: bool,
+    /// The highest temperature; which models take none at all is known before the registry (RUN-10).
+    pub(super) highest_temperature: f64,
+    /// A reasoning effort (RUN-10).
+    pub(super) reasoning_effort: bool,
+    /// Pictures; in doubt no (MEDIA-504).
+    pub(super) images: bool,
+}
+
+/// Everything a provider of large models offers.
+const ALL: Capabilities = Capabilities {
+    schema_with_tools: true,
+    strict_tools: true,
+    tool_choice: true,
+    highest_temperature: 2.0,
+    reasoning_effort: true,
+    images: true,
+};
+
+/// Strict tools are left out: their grammars add up to more than Anthropic compiles.
+const ANTHROPIC: Capabilities =
+    Capabilities { strict_tools: false, highest_temperature: 1.0, reasoning_effort: false, ..ALL };
+
+/// Servers that only speak OpenAI's language may be behind names that are not OpenAI's.
+const OPENAI_LIKE: Capabilities = Capabilities { strict_tools: false, ..ALL };
+
+const GOOGLE: Capabilities = Capabilities { strict_tools: false, reasoning_effort: false, ..ALL };
+
+/// Before Gemini 3, function calling and JSON answers exclude each other.
+const OLDER_GEMINI: Capabilities = Capabilities { schema_with_tools: false, ..GOOGLE };
+
+/// With a response format Ollama never calls a tool, and it does not obey the demand to call one.
+const OLLAMA: Capabilities = Capabilities {
+    schema_with_tools: false,
+    strict_tools: false,
+    tool_choice: false,
+    reasoning_effort: false,
+    images: false,
+    ..ALL
+};
+
+const WITHOUT_IMAGES: Capabilities = Capabilities { images: false, ..ALL };
+
+/// Wire, beginning of the model's name, capabilities; the first row that fits counts.
+const TABLE: [(Wire, &str, Capabilities); 14] = [
+    (Wire::Anthropic, "", ANTHROPIC),
+    (Wire::OpenAi, "gpt-3.5", WITHOUT_IMAGES),
+    (Wire::OpenAi, "o1-mini", WITHOUT_IMAGES),
+    (Wire::OpenAi, "o3-mini", WITHOUT_IMAGES),
+    (Wire::OpenAi, "gpt-oss", OPENAI_LIKE),
+    (Wire::OpenAi, "gpt-", ALL),
+    (Wire::OpenAi, "o1", ALL),
+    (Wire::OpenAi, "o3", ALL),
+    (Wire::OpenAi, "o4", ALL),
+    (Wire::OpenAi, "", OPENAI_LIKE),
+    (Wire::Google, "gemini-1", OLDER_GEMINI),
+    (Wire::Google, "gemini-2", OLDER_GEMINI),
+    (Wire::Google, "", GOOGLE),
+    (Wire::Ollama, "", OLLAMA),
+];
+
+impl Capabilities {
+    /// Those of `model` at its provider. A path before the name does not count (DEC-12).
+    pub(super) fn of(wire: Wire, model: &str) -> Self {
+        let name = model.rsplit('/').next().unwrap_or(model);
+        let row = TABLE.iter().find(|(row_wire, begin, _)| *row_wire == wire && name.starts_with(begin));
+        row.map_or(OLLAMA, |(_, _, capabilities)| *capabilities)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::registry::test_support::ALL_WIRES;
+
+    /// RUN-4, PROV-6: who takes structured output beside tools.
+    #[test]
+    fn older_gemini_and_ollama_reply_through_a_tool() {
+        let cases = [
+            (Wire::Anthropic, "claude-haiku-4-5", true),
+            (Wire::OpenAi, "gpt-4o-mini", true),
+            (Wire::Google, "gemini-2.5-flash", false),
+            (Wire::Google, "models/gemini-1.5-pro", false),
+            (Wire::Google, "gemini-3-pro", true),
+            (Wire::Ollama, "llama3.1:8b", false),
+        ];
+        for (wire, model, expected) in cases {
+            assert_eq!(Capabilities::of(wire, model).schema_with_tools, expected, "{model}");
+        }
+    }
+
+    /// MEDIA-504
+    #[test]
+    fn pictures_go_to_those_who_surely_take_them() {
+        let cases = [
+            (Wire::Anthropic, "claude-haiku-4-5", true),
+            (Wire::Google, "gemini-2.5-flash", true),
+            (Wire::OpenAi, "gpt-4o", true),
+            (Wire::OpenAi, "o1", true),
+            (Wire::OpenAi, "gpt-3.5-turbo", false),
+            (Wire::OpenAi, "o1-mini", false),
+            (Wire::OpenAi, "o3-mini-high", false),
+            (Wire::Ollama, "llava:13b", false),
+        ];
+        for (wire, model, expected) in cases {
+            assert_eq!(Capabilities::of(wire, model).images, expected, "{model}");
+        }
+    }
+
+    /// RUN-10: every wire has a row for names nobody thought of.
+    #[test]
+    fn a_name_nobody_knows_has_a_row() {
+        for wire in ALL_WIRES {
+            let named = TABLE.iter().find(|(row_wire, begin, _)| *row_wire == wire && begin.is_empty());
+            assert_eq!(Capabilities::of(wire, "nobody-knows").images, named.unwrap().2.images, "{wire:?}");
+        }
+    }
+}

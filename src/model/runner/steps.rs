@@ -1,0 +1,172 @@
+//! The calls of one turn: up to three in which the model may act, and one in which it must reply (01 section 11).
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{Runner, TurnInput, model_object};
+use crate::model::candidate::Candidate;
+use crate::model::port::{
+    MessageRole, ModelError, ModelMessage, ModelOutput, ModelRequest, Part, ToolCall, ToolCalls, ToolResult,
+};
+use crate::model::prompt::{self, NoteEnd};
+use crate::model::reply;
+use crate::tools::{Call, ToolDefinition, TurnTools};
+
+/// Calls of a turn that acts; the last one offers nothing (RUN-4, LOOP-1).
+const MOST_STEPS: u8 = 4;
+
+/// Where a turn stands between two calls.
+pub(super) struct Steps<'a> {
+    runner: &'a Runner,
+    input: &'a TurnInput,
+    /// Who is asked next.
+    candidate: &'a Candidate,
+    /// Who is asked when that one is down; none once it was (DEC-10).
+    fallback: Option<&'a Candidate>,
+    /// What every step begins with.
+    original: Vec<ModelMessage>,
+    /// What the model called so far, and what came of it.
+    transcript: Vec<ModelMessage>,
+}
+
+/// What one step offers and whether it must end the turn.
+struct Step {
+    tools: Arc<[ToolDefinition]>,
+    /// The turn acted before and now must reply (RUN-6).
+    is_reply_step: bool,
+}
+
+impl<'a> Steps<'a> {
+    pub(super) fn new(runner: &'a Runner, input: &'a TurnInput) -> Self {
+        input.spent.ask(runner.first.name(), false);
+        Self {
+            runner,
+            input,
+            candidate: &runner.first,
+            fallback: runner.fallback.as_ref(),
+            original: prompt::messages(&input.history, &input.state_lines, &input.texts),
+            transcript: Vec::new(),
+        }
+    }
+
+    /// Runs the turn up to the model's object, which satisfies the schema it was given. What was used stands on the
+    /// input's bill, however the turn ends (USE-1).
+    ///
+    /// # Errors
+    /// The failure of a call, or of the last answer (LOOP-3).
+    pub(super) async fn object(mut self) -> Result<Value, ModelError> {
+        for number in 1..=MOST_STEPS {
+            let tools = self.offered(number);
+            let step = Step { is_reply_step: tools.is_empty() && number > 1, tools };
+            match (self.call(&step).await?, &self.input.tools) {
+                (ModelOutput::Calls(calls), Some(tools)) if !step.tools.is_empty() => {
+                    self.act(tools, calls).await;
+                }
+                (output, _) => return model_object(output),
+            }
+        }
+        Err(ModelError::ReplyMissing)
+    }
+
+    /// RUN-5, TSET-7: nothing in the last step, and before it whatever there is to offer now.
+    fn offered(&self, number: u8) -> Arc<[ToolDefinition]> {
+        match &self.input.tools {
+            Some(tools) if number < MOST_STEPS => tools.definitions(),
+            _ => Arc::new([]),
+        }
+    }
+
+    /// One call, at most `MODEL_MAX_CONCURRENT` of them at a time; flows are sent without holding a place (DEC-27). The
+    /// semaphore is never closed, so its error cannot occur and stands for "no limit".
+    async fn call(&mut self, step: &Step) -> Result<ModelOutput, ModelError> {
+        let _permit = self.runner.calls.acquire().await.ok();
+        match self.ask(step).await {
+            Err(error) if error.is_providers_fault() && self.falls_back() => {
+                tracing::warn!(model = self.candidate.name(), err = error.name(), "fallback model called");
+                self.ask(step).await
+            }
+            outcome => outcome,
+        }
+    }
+
+    async fn ask(&self, step: &Step) -> Result<ModelOutput, ModelError> {
+        let spent = &self.input.spent;
+        spent.ask(self.candidate.name(), !step.tools.is_empty());
+        let answer = self.candidate.step(self.request(step)).await?;
+        spent.add(answer.usage, self.candidate.cost(&answer.usage));
+        Ok(answer.output)
+    }
+
+    /// Turns to the second model for the rest of the turn, once. It cannot read what the first one called, so it begins
+    /// again; what was done is done, and it is told so.
+    fn falls_back(&mut self) -> bool {
+        let Some(fallback) = self.fallback.take() else { return false };
+        self.candidate = fallback;
+        self.transcript = self.note(NoteEnd::GoOn).into_iter().collect();
+        true
+    }
+
+    fn request(&self, step: &Step) -> ModelRequest {
+        ModelRequest {
+            system: self.input.system.text(),
+            messages: self.messages(step),
+            response_schema: reply::schema(),
+            tools: Arc::clone(&step.tools),
+            max_output_tokens: self.runner.max_output_tokens,
+            temperature: None,
+            reasoning_effort: self.runner.reasoning_effort,
+        }
+    }
+
+    /// RUN-6: the reply step sees a note in place of the calls.
+    fn messages(&self, step: &Step) -> Vec<ModelMessage> {
+        let mut messages = self.original.clone();
+        if step.is_reply_step {
+            messages.extend(self.note(NoteEnd::Reply));
+        } else {
+            messages.extend(self.transcript.iter().cloned());
+        }
+        messages
+    }
+
+    fn note(&self, end: NoteEnd) -> Option<ModelMessage> {
+        prompt::step_note(&self.input.tools.as_ref()?.summary(), end)
+    }
+
+    /// Carries out the calls of a step. Their results are what the next step goes on from; an answer that tried to call
+    /// and named nothing leaves things as they were (RUN-7).
+    async fn act(&mut self, tools: &TurnTools, calls: ToolCalls) {
+        if calls.calls.is_empty() {
+            return;
+        }
+        let results = results(tools, &calls.calls).await;
+        let called = ModelMessage { role: MessageRole::Assistant, parts: vec![Part::Calls(calls)] };
+        let answered = ModelMessage { role: MessageRole::ToolResults, parts: results };
+        self.transcript.extend([called, answered]);
+    }
+}
+
+/// One result for each call, in their order; a call that cannot be read is answered here (RUN-7, LOOP-6).
+async fn results(tools: &TurnTools, calls: &[ToolCall]) -> Vec<Part> {
+    let readable = calls
+        .iter()
+        .filter_map(|call| Some(Call { name: call.name.clone(), arguments: call.arguments.clone()? }));
+    let mut answered = tools.call_all(readable.collect()).await.into_iter();
+    let mut results = Vec::with_capacity(calls.len());
+    for call in calls {
+        let answer = if call.arguments.is_some() { answered.next() } else { None };
+        let (content, is_error) = answer.map_or_else(unreadable, prompt::tool_result);
+        let (call_id, name) = (call.id.clone(), call.name.clone());
+        results.push(Part::Result(ToolResult { call_id, name, content, is_error }));
+    }
+    results
+}
+
+fn unreadable() -> (Value, bool) {
+    (json!({ "error": "the arguments are not a JSON object; nothing was done" }), true)
+}
+
+#[cfg(test)]
+#[path = "steps_tests.rs"]
+mod tests;
