@@ -13,6 +13,8 @@ pub mod config;
 pub mod domain;
 /// Evaluations: suites of conversations through the production code.
 pub mod evals;
+/// The position of a sale as pure rules: stage, intent, offering.
+pub mod funnel;
 /// The HTTP door: routes, authentication, request schema.
 pub mod http;
 /// ManyChat's API: client, wire, errors, the handle its actor serves.

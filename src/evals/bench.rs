@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use super::case::{Case, Contact, PastTurn};
 use crate::channel;
 use crate::config::Tenant;
-use crate::domain::{ChannelName, ContactText, EscalationReason, Usd};
-use crate::model::{HistoryTurn, Reply, Runner, SystemPrompt, TurnInput, TurnResult};
+use crate::domain::{ChannelName, ContactText, ConversationId, EscalationReason, Usd};
+use crate::model::{Bill, HistoryTurn, Reply, Runner, Spent, SystemPrompt, TurnInput, TurnResult};
 use crate::tools::{Action, Ending, FlowMode, Known, Offer, TurnTools};
 use crate::turn::{Decision, Draft};
 
@@ -83,8 +83,8 @@ impl Bench {
 
     /// One turn. A model that fails or hangs ends in the handoff, as in production (RUN-8).
     pub async fn observe(&self, case: &Case) -> Observed {
-        let tools = Arc::new(TurnTools::new(self.offer(case)));
-        let run = self.runner.run(self.input(case, &tools));
+        let (tools, spent) = (Arc::new(TurnTools::new(self.offer(case))), Spent::default());
+        let run = self.runner.run(self.input(case, &tools, &spent));
         let result = tokio::time::timeout(self.limits.abort, run).await;
         let actions = staged(&tools).await;
         let escalation = &self.tenant.rules.messages.escalation;
@@ -93,11 +93,11 @@ impl Bench {
                 let marks = channel::profile(self.channel).marks;
                 observed(Draft::of_model(result, marks, escalation), actions)
             }
-            Err(_) => aborted(escalation, self.limits.abort, actions),
+            Err(_) => aborted(escalation, self.limits.abort, &spent.bill(), actions),
         }
     }
 
-    fn input(&self, case: &Case, _tools: &Arc<TurnTools>) -> TurnInput {
+    fn input(&self, case: &Case, tools: &Arc<TurnTools>, spent: &Spent) -> TurnInput {
         let texts = if case.nudge { Vec::new() } else { vec![ContactText::new(case.text.as_str())] };
         TurnInput {
             tenant: Arc::clone(&self.tenant),
@@ -105,18 +105,23 @@ impl Bench {
             state_lines: case.nudge.then(quiet_note).into_iter().collect(),
             texts,
             history: case.history.iter().map(past_turn).collect(),
+            tools: Some(Arc::clone(tools)),
+            spent: spent.clone(),
         }
     }
 
     /// Everything is staged and nothing can be read: there is no account (RUN-2, RUN-3).
     fn offer(&self, case: &Case) -> Offer {
         Offer {
+            conversation: ConversationId::fresh(),
             tenant: Arc::clone(&self.tenant),
             known: known(case.contact.as_ref()),
+            offering: None,
             window_from: Timestamp::UNIX_EPOCH,
             may_read: false,
             nudge: case.nudge,
             flows: FlowMode::Staged,
+            earlier: Vec::new(),
         }
     }
 }
@@ -182,17 +187,17 @@ fn observed(draft: Draft, actions: Vec<String>) -> Observed {
 }
 
 /// The turn of a call that never ended.
-fn aborted(escalation: &str, after: Duration, actions: Vec<String>) -> Observed {
+fn aborted(escalation: &str, after: Duration, bill: &Bill, actions: Vec<String>) -> Observed {
     let reply = Reply::handoff(escalation, EscalationReason::LowConfidence);
     Observed {
         messages: reply.messages,
         escalate: true,
         reason: reply.escalation_reason,
         actions,
-        tools_offered: false,
+        tools_offered: bill.tools_offered,
         interventions: vec!["model_error: aborted".to_owned()],
         latency: after,
-        cost: Usd::ZERO,
+        cost: bill.cost,
     }
 }
 

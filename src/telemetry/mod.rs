@@ -24,6 +24,7 @@
 pub mod crash_points;
 mod facade;
 mod fields;
+mod figures;
 mod layer;
 mod level;
 mod panics;

@@ -6,6 +6,8 @@ use std::sync::LazyLock;
 
 use regex::{NoExpand, Regex};
 
+use super::figures::is_date_or_price;
+
 /// What stands in place of each shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marks {
@@ -88,7 +90,7 @@ pub fn scrub_with<'text>(text: &'text str, marks: &Marks) -> Cow<'text, str> {
         replace(&mut clean, &shapes.email_any_script, marks.email);
     }
     if hints.digits {
-        replace(&mut clean, &shapes.phone, marks.phone);
+        replace_phones(&mut clean, &shapes.phone, marks.phone);
         replace(&mut clean, &shapes.number, marks.number);
     }
     clean
@@ -113,6 +115,23 @@ fn replace(text: &mut Cow<'_, str>, shape: &Regex, mark: &str) {
     };
     if let Some(new) = replaced {
         *text = Cow::Owned(new);
+    }
+}
+
+/// As [`replace`], except for dates and prices, which only look like a phone number (LIM-10).
+fn replace_phones(text: &mut Cow<'_, str>, shape: &Regex, mark: &str) {
+    let mut clean = String::new();
+    let mut done = 0;
+    for found in shape.find_iter(text) {
+        if !is_date_or_price(text, found.range()) {
+            clean.push_str(text.get(done..found.start()).unwrap_or_default());
+            clean.push_str(mark);
+            done = found.end();
+        }
+    }
+    if done > 0 {
+        clean.push_str(text.get(done..).unwrap_or_default());
+        *text = Cow::Owned(clean);
     }
 }
 

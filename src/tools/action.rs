@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::note;
+use super::record::{Entry, Status};
 use crate::domain::ContactText;
 
 /// One action with the names of ManyChat it was staged with, so that a later reload changes nothing of it (TCFG-5).
@@ -80,6 +82,75 @@ pub enum Action {
         /// ManyChat's name of the flow.
         flow_ns: String,
     },
+}
+
+impl Action {
+    /// Name of the tool, or `send_event`.
+    #[must_use]
+    pub const fn tool(&self) -> &'static str {
+        match self {
+            Self::SendFlow { .. } => "send_flow",
+            Self::AddTag { .. } => "add_tag",
+            Self::RemoveTag { .. } => "remove_tag",
+            Self::SetField { .. } => "set_field",
+            Self::WriteNote { .. } => "write_note",
+            Self::ScheduleNudge { .. } => "schedule_nudge",
+            Self::SendEvent { .. } => "send_event",
+        }
+    }
+
+    /// The configured id.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        match self {
+            Self::SendFlow { id, .. }
+            | Self::AddTag { id, .. }
+            | Self::RemoveTag { id, .. }
+            | Self::SetField { id, .. }
+            | Self::WriteNote { id, .. }
+            | Self::ScheduleNudge { id, .. }
+            | Self::SendEvent { id, .. } => id,
+        }
+    }
+
+    /// What is done when this was accepted (PERF-3).
+    #[must_use]
+    pub fn follow_on(&self) -> Option<&Self> {
+        match self {
+            Self::SendFlow { follow_on, .. } | Self::SetField { follow_on, .. } => follow_on.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// What the record says of it, without its follow-ons (REC-2, REC-3).
+    #[must_use]
+    pub fn entry(&self, status: Status, error: Option<String>) -> Entry {
+        let (value, length) = match self {
+            Self::SetField { value, .. } => (Some(value.clone()), None),
+            Self::WriteNote { text, .. } => (None, Some(note::units(text.expose()))),
+            _ => (None, None),
+        };
+        let (origin, contact_asked) = match self {
+            Self::SendFlow { origin, contact_asked, .. } => (*origin, *contact_asked),
+            _ => (None, false),
+        };
+        let (tool, id) = (self.tool().to_owned(), self.id().to_owned());
+        Entry { tool, id, value, length, status, error, origin, contact_asked }
+    }
+
+    /// Whether taking on both would do one thing twice (STAGE-2). A flow is the same by its id (LIM-16, FN-TIED-11), a write
+    /// of a field by id and value, so that the write that repeats a move is none of its own; everything else when all of it
+    /// is equal.
+    #[must_use]
+    pub(super) fn repeats(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::SendFlow { id, .. }, Self::SendFlow { id: known, .. }) => id == known,
+            (Self::SetField { id, value, .. }, Self::SetField { id: known, value: earlier, .. }) => {
+                (id, value) == (known, earlier)
+            }
+            _ => self == other,
+        }
+    }
 }
 
 /// Why the service sends a flow that the model did not call for.

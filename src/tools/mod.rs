@@ -3,14 +3,32 @@
 //! Never: decides what a contact reads, lets a model name a contact or a name of ManyChat, tries an action twice.
 
 mod action;
+mod arguments;
+mod counters;
+mod decide;
+mod definitions;
+mod finish;
+mod known;
+mod ledger;
+mod limits;
+mod menu;
+mod note;
 mod reach;
 mod record;
+mod sending;
 mod turn_tools;
+mod view;
+
+#[cfg(test)]
+mod test_support;
 
 pub use action::{Action, FlowOrigin};
+pub use counters::{COUNTERS, Count, Counters};
+pub use definitions::ToolDefinition;
+pub use finish::{Ending, Finished, StagedAction};
+pub use known::Known;
+pub use limits::{MOST_ACTIONS, MOST_READS, READ_LIMIT};
 pub use reach::{ActionNumber, Reach, ReadFailure};
-pub use record::{Entry, Status};
-pub use turn_tools::{
-    Call, CallResult, ContactView, Ending, Finished, FlowMode, Known, Offer, StagedAction, StepSummary,
-    ToolDefinition, TurnTools,
-};
+pub use record::{Entry, OUTCOME_UNKNOWN, RecordError, Status, end_staged, resolve, staged_count};
+pub use turn_tools::{Call, CallResult, FlowMode, Offer, StepSummary, TurnTools};
+pub use view::ContactView;

@@ -17,7 +17,8 @@ pub trait Reach: Send + Sync {
     /// One attempt: the action, then its follow-ons while each is accepted (PERF-2, PERF-3). Once begun it goes on when
     /// the future is dropped (FLOW-5), and its outcome is kept for whoever asks with the same number again. The group is
     /// never empty: the action's own entry first, then those of the follow-ons that were tried. Each failed entry has been
-    /// logged, once, as `action failed` (FLOW-6).
+    /// logged, once, as `action failed` (FLOW-6). The one exception is an opening flow that another turn has claimed: nothing
+    /// was sent, and the group is empty (FN-OPEN-9).
     fn send(&self, number: ActionNumber, action: Action) -> BoxFuture<'static, Vec<Entry>>;
 
     /// Reads the contact within 1500 ms (READ-6).

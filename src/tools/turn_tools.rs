@@ -1,27 +1,27 @@
 //! The tools of one turn.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
+use futures_util::future::join_all;
 use jiff::Timestamp;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::action::Action;
-use super::reach::{ActionNumber, Reach};
-use super::record::Entry;
+use super::counters::COUNTERS;
+use super::decide::{Decider, Step};
+use super::definitions::{ToolDefinition, definitions};
+use super::finish::{Ending, Finished, finish};
+use super::known::Known;
+use super::ledger::{Item, Ledger, State};
+use super::limits::{IN_FLIGHT_LIMIT, READ_LIMIT};
+use super::menu::Menu;
+use super::reach::{Reach, ReadFailure};
+use super::record::{Entry, Status};
+use super::sending::Sender;
+use super::view::ContactView;
 use crate::config::Tenant;
-use crate::domain::{ContactText, ConversationId, Intent, Stage};
-
-/// A tool as the model is shown it (TCFG-30).
-#[derive(Clone, Debug, PartialEq)]
-pub struct ToolDefinition {
-    /// For example `send_flow`.
-    pub name: &'static str,
-    /// What it does and when to use it.
-    pub description: String,
-    /// JSON Schema of its parameters: an object, every property required, closed lists as `enum`.
-    pub parameters: Arc<Value>,
-}
+use crate::domain::ConversationId;
 
 /// One call of the model. `Debug` shows no argument.
 #[derive(Clone, PartialEq)]
@@ -49,44 +49,6 @@ pub enum CallResult {
     Contact(ContactView),
 }
 
-/// A contact as the model may see it (READ-1 to READ-5). `Debug` shows sizes.
-#[derive(Clone, PartialEq)]
-pub struct ContactView {
-    /// Configured ids of the tags it has, in config order.
-    pub tags: Vec<String>,
-    /// Configured field id and its value, one of the configured ones, `other`, or none.
-    pub fields: Vec<(String, Option<String>)>,
-    /// Configured note id and its text, cut to its limit; free text, to be fenced. Empty when no note is configured.
-    pub notes: Vec<(String, Option<ContactText>)>,
-}
-
-impl std::fmt::Debug for ContactView {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            out,
-            "ContactView({} tags, {} fields, {} notes)",
-            self.tags.len(),
-            self.fields.len(),
-            self.notes.len()
-        )
-    }
-}
-
-/// What is known of the contact's earlier actions (TSET-8, ARC-34). Stored as the summary of the conversation.
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Known {
-    /// Flows sent, or perhaps sent, with the business time of their last turn.
-    pub sent_flows: HashMap<String, Timestamp>,
-    /// Last stage that was written.
-    pub stage: Option<Stage>,
-    /// Last intent that was written.
-    pub intent: Option<Intent>,
-    /// Last offering that was written.
-    pub offering: Option<String>,
-    /// The opening flow was spent.
-    pub opening_spent: bool,
-}
-
 /// What a turn may do (TSET-1).
 pub struct Offer {
     /// Names the contact in the log (LOG-2).
@@ -105,6 +67,9 @@ pub struct Offer {
     pub nudge: bool,
     /// Whether flows go out at the call.
     pub flows: FlowMode,
+    /// What a first run of this turn, which a dead process began, has sent: the entries as they ended, in order. They
+    /// count as this turn's own: they stand first in its record, a flow among them is not sent again (ARC-41, ARC-46).
+    pub earlier: Vec<Entry>,
 }
 
 /// FLOW-1
@@ -133,78 +98,176 @@ pub struct StepSummary {
     pub opening: Option<String>,
 }
 
-/// How a turn ended, for what may happen to what it staged (08 section 8).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
-    /// The reply does not escalate.
-    Answered,
-    /// The model, or its confidence, called a person (DISC-1).
-    Escalated,
-    /// Everything else that ends in a reply of ours: leak, invalid reply, failed call.
-    Failed,
-    /// The call was aborted. As [`Ending::Failed`], but a turn that did nothing records `null` (REC-1).
-    Aborted,
-}
-
-/// An action to be performed after the reply.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct StagedAction {
-    /// Its number in the turn.
-    pub number: ActionNumber,
-    /// What to do; serialised beside the number, in one flat object.
-    #[serde(flatten)]
-    pub action: Action,
-}
-
-/// What remains of the tools of a turn that ended.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Finished {
-    /// `turns.actions`; `None` when no tool was offered and nothing was sent (REC-1).
-    pub record: Option<Vec<Entry>>,
-    /// To be performed after the reply, in order.
-    pub staged: Vec<StagedAction>,
-    /// How many were discarded (DISC-2).
-    pub discarded: usize,
-    /// Until when a flow that was sent plays, on the clock that deadlines use (WAIT-1).
-    pub plays_until: Option<std::time::Instant>,
-}
-
 /// The stage and the tools of one turn. It belongs to the turn, not to the model's call, so that what was staged is
 /// known when the call never returns (STAGE-1). Shared by reference; all methods take `&self`.
 pub struct TurnTools {
-    offer: Offer,
+    conversation: ConversationId,
+    menu: Menu,
+    definitions: Arc<[ToolDefinition]>,
+    sender: Option<Sender>,
+    ledger: Mutex<Ledger>,
+    ended: AtomicBool,
+    reported: AtomicBool,
 }
 
 impl TurnTools {
     /// The tools of a turn.
     #[must_use]
     pub fn new(offer: Offer) -> Self {
-        Self { offer }
+        let menu = Menu::of(&offer);
+        let definitions = definitions(&menu);
+        let sender = match offer.flows {
+            FlowMode::AtCall(reach) => Some(Sender::new(reach)),
+            FlowMode::Staged => None,
+        };
+        let (conversation, ledger) = (offer.conversation, Mutex::new(Ledger::after(offer.earlier)));
+        let (ended, reported) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { conversation, menu, definitions, sender, ledger, ended, reported }
     }
 
-    /// What the model is offered now; empty when there is nothing (TSET-7).
+    /// What the model is offered; empty when there is nothing (TSET-7). The same for every step of the turn: a flow that
+    /// was sent stays in the list, and naming it again answers what became of it.
     #[must_use]
     pub fn definitions(&self) -> Arc<[ToolDefinition]> {
-        let _ = &self.offer;
-        Arc::new([])
+        Arc::clone(&self.definitions)
     }
 
     /// Takes the calls of one step: decides in their order, then waits for what was sent or read (STAGE-7). One result for
-    /// each call, in the same order.
+    /// each call, in the same order. When the future is dropped, requests that have begun go on, and [`Self::finish`] waits
+    /// for them. After the end of the turn no call is taken.
     pub async fn call_all(&self, calls: Vec<Call>) -> Vec<CallResult> {
-        calls.into_iter().map(|_| CallResult::Invalid("no tool of this name".to_owned())).collect()
+        if self.ended.load(Ordering::Acquire) {
+            return calls.iter().map(|_| CallResult::Invalid("the turn has ended".to_owned())).collect();
+        }
+        let steps: Vec<_> = {
+            let mut ledger = self.ledger();
+            let mut decider = Decider { menu: &self.menu, ledger: &mut ledger, sender: self.sender.as_ref() };
+            calls.iter().map(|call| decider.decide(call)).collect()
+        };
+        join_all(steps.into_iter().map(|step| self.carry_out(step))).await
+    }
+
+    async fn carry_out(&self, step: Step) -> CallResult {
+        match step {
+            Step::Over(result) => result,
+            Step::Wait { number, sending, telling } => {
+                if let Some(sending) = sending {
+                    sending.await;
+                }
+                CallResult::Answer(telling.answer(self.ledger().was_accepted(number)))
+            }
+            Step::Read => self.read().await,
+        }
+    }
+
+    /// READ-6: whatever goes wrong, the turn goes on.
+    async fn read(&self) -> CallResult {
+        let read = async {
+            match &self.sender {
+                Some(sender) => sender.reach().read().await,
+                None => Err(ReadFailure { class: "no reader", timed_out: false }),
+            }
+        };
+        let answer = tokio::time::timeout(READ_LIMIT, read).await;
+        match answer.unwrap_or(Err(ReadFailure { class: "time-out", timed_out: true })) {
+            Ok(contact) => {
+                COUNTERS.one("get_contact", "performed");
+                let view = ContactView::of(self.menu.tools(), &contact);
+                self.ledger().contact = Some(view.clone());
+                CallResult::Contact(view)
+            }
+            Err(failure) => {
+                COUNTERS.one("get_contact", if failure.timed_out { "timed_out" } else { "failed" });
+                tracing::warn!(
+                    conversation = %self.conversation,
+                    tool = "get_contact",
+                    error = failure.class,
+                    timedOut = failure.timed_out,
+                    "contact read failed"
+                );
+                CallResult::Answer(json!({ "available": false }))
+            }
+        }
     }
 
     /// What was done so far.
     #[must_use]
     pub fn summary(&self) -> StepSummary {
-        StepSummary::default()
+        let ledger = self.ledger();
+        let flows = |accepted: bool| {
+            let told = move |item: &&Item| is_told_flow(item) && item.was_accepted() == accepted;
+            ledger.items().iter().filter(told).map(describe).collect()
+        };
+        StepSummary {
+            sent: flows(true),
+            refused: flows(false),
+            staged: ledger
+                .items()
+                .iter()
+                .filter(|item| matches!(item.state, State::Staged))
+                .map(describe)
+                .collect(),
+            dropped: ledger
+                .dropped()
+                .iter()
+                .map(|action| action.entry(Status::DroppedOverCap, None).item())
+                .collect(),
+            contact: ledger.contact.clone(),
+            opening: None,
+        }
     }
 
-    /// Ends the turn's tools: waits for requests in flight when the turn failed (FLOW-7), then says what is to be recorded and what
-    /// to be performed.
+    /// Until when the flows that ManyChat has accepted so far play; a request in flight does not count (WAIT-1, WAIT-5).
+    #[must_use]
+    pub fn plays_until(&self) -> Option<Instant> {
+        self.ledger().plays_until
+    }
+
+    /// Ends the turn's tools: no further request begins, the one in flight is waited for, at most half a minute (FLOW-7,
+    /// LIM-8); then says what is to be recorded and what to be performed. Asked again it says the same.
     pub async fn finish(&self, ending: Ending) -> Finished {
-        let _ = ending;
-        Finished::default()
+        self.ended.store(true, Ordering::Release);
+        if let Some(sender) = &self.sender {
+            sender.close();
+        }
+        let open = self.ledger().open_sends();
+        // What has not answered by then is recorded as not known.
+        let _ = tokio::time::timeout(IN_FLIGHT_LIMIT, join_all(open)).await;
+        let finished = finish(&self.ledger(), ending, !self.definitions.is_empty());
+        if !self.reported.swap(true, Ordering::Relaxed) {
+            self.count(&finished);
+        }
+        finished
+    }
+
+    fn count(&self, finished: &Finished) {
+        let record = finished.record.as_deref().unwrap_or_default();
+        record.iter().for_each(|entry| COUNTERS.entry(entry));
+        if !self.definitions.is_empty() {
+            COUNTERS.one("turn", "with_tools");
+        }
+        if record.iter().any(|entry| entry.status == Status::DroppedOverCap) {
+            COUNTERS.one("turn", "over_cap");
+        }
+    }
+
+    /// The ledger, with the outcomes of all sends that have ended.
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
+        ledger.absorb();
+        ledger
     }
 }
+
+/// A flow whose outcome is known. Stage writes that went ahead of a payment link are no news (STATE-8).
+fn is_told_flow(item: &Item) -> bool {
+    item.action.tool() == "send_flow" && matches!(item.state, State::Done(_))
+}
+
+fn describe(item: &Item) -> String {
+    item.action.entry(Status::Staged, None).item()
+}
+
+#[cfg(test)]
+#[path = "turn_tools_tests.rs"]
+mod tests;

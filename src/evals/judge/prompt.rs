@@ -66,6 +66,7 @@ pub fn request(
         system: SYSTEM.into(),
         messages: vec![ModelMessage { role: MessageRole::User, parts }],
         response_schema: schema(),
+        tools: Arc::new([]),
         max_output_tokens,
         temperature: None,
         reasoning_effort: None,

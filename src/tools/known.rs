@@ -1,0 +1,188 @@
+//! What earlier turns did for a contact, folded from their records (TSET-8).
+
+use std::collections::HashMap;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::record::{OUTCOME_UNKNOWN, Status};
+use crate::config::{FieldTool, Tools};
+use crate::domain::{Intent, Stage};
+
+/// What is known of the contact's earlier actions (TSET-8, ARC-34). Stored as the summary of the conversation.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Known {
+    /// Flows sent, or perhaps sent, with the business time of their last turn.
+    pub sent_flows: HashMap<String, Timestamp>,
+    /// Last stage that was written.
+    pub stage: Option<Stage>,
+    /// Last intent that was written.
+    pub intent: Option<Intent>,
+    /// Last offering that was written.
+    pub offering: Option<String>,
+    /// The opening flow was spent.
+    pub opening_spent: bool,
+}
+
+impl Known {
+    /// Adds the record of one agent turn: its business time and `turns.actions`. Turns come oldest first, by `seq`; adding
+    /// the newest once more changes nothing. What cannot be read (`null`, an entry of another service) counts for nothing.
+    pub fn fold(&mut self, tools: &Tools, at: Timestamp, actions: &Value) {
+        for entry in actions.as_array().into_iter().flatten() {
+            self.fold_entry(tools, at, entry);
+        }
+    }
+
+    /// Whether this flow reached the contact, or may have, at or after `from` (FN-ONCE-1).
+    #[must_use]
+    pub fn has_sent(&self, flow: &str, from: Timestamp) -> bool {
+        self.sent_flows.get(flow).is_some_and(|at| *at >= from)
+    }
+
+    fn fold_entry(&mut self, tools: &Tools, at: Timestamp, entry: &Value) {
+        let text = |key: &str| entry.get(key).and_then(Value::as_str).unwrap_or_default();
+        match text("tool") {
+            "send_flow" => {
+                self.opening_spent |= text("origin") == "opening";
+                if performed(entry) || outcome_unknown(entry) {
+                    let last = self.sent_flows.entry(text("id").to_owned()).or_insert(at);
+                    *last = at.max(*last);
+                }
+            }
+            "set_field" => self.fold_write(tools, text("id"), text("value"), entry),
+            _ => {}
+        }
+    }
+
+    fn fold_write(&mut self, tools: &Tools, id: &str, value: &str, entry: &Value) {
+        let is = |field: Option<&FieldTool>| field.is_some_and(|field| field.id == id);
+        let intent: Option<Intent> = is(tools.intent_field()).then(|| value.parse().ok()).flatten();
+        // A write that was only tried spends the opening as well; one past the cap does not (FN-OPEN-3).
+        self.opening_spent |=
+            intent == Some(Intent::Prospect) && status(entry) != Some(Status::DroppedOverCap.as_str());
+        if !performed(entry) {
+            return;
+        }
+        self.intent = intent.or(self.intent);
+        if is(tools.funnel_field()) {
+            self.stage = value.parse().ok().or(self.stage);
+        }
+        if is(tools.offering_field()) {
+            self.offering = Some(value.to_owned());
+        }
+    }
+}
+
+fn status(entry: &Value) -> Option<&str> {
+    entry.get("status").and_then(Value::as_str)
+}
+
+fn performed(entry: &Value) -> bool {
+    status(entry) == Some(Status::Performed.as_str())
+}
+
+/// ARC-41: it may have arrived, so it is not offered as unsent.
+fn outcome_unknown(entry: &Value) -> bool {
+    let error = entry.get("error").and_then(Value::as_str).unwrap_or_default();
+    status(entry) == Some(Status::Failed.as_str()) && error.starts_with(OUTCOME_UNKNOWN)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::test_support::shop;
+    use super::*;
+
+    fn day(day: i64) -> Timestamp {
+        Timestamp::from_second(1_000_000 + day * 86_400).unwrap()
+    }
+
+    fn folded(turns: &[Value]) -> Known {
+        let mut known = Known::default();
+        for (at, actions) in (0..).zip(turns) {
+            known.fold(&shop(), day(at), actions);
+        }
+        known
+    }
+
+    fn write(id: &str, value: &str, status: &str) -> Value {
+        json!({"tool": "set_field", "id": id, "value": value, "status": status})
+    }
+
+    /// TSET-8, FN-STAGE-2, FN-ACC-5: the last performed write counts, whatever else was tried after it.
+    #[test]
+    fn the_last_performed_writes_count() {
+        let known = folded(&[
+            json!([write("sale_stage", "nurturing", "performed"), write("purpose", "prospect", "performed")]),
+            json!([write("what_class", "glaze", "performed"), write("what_class", "wheel", "performed")]),
+            json!([write("sale_stage", "offered", "failed"), write("purpose", "not_prospect", "staged")]),
+            json!([
+                write("sale_stage", "prepared", "discarded"),
+                write("what_class", "glaze", "dead_lettered")
+            ]),
+            json!([
+                write("sale_stage", "link_sent", "dropped_over_cap"),
+                write("day_choice", "new", "performed")
+            ]),
+        ]);
+        assert_eq!((known.stage, known.intent), (Some(Stage::Nurturing), Some(Intent::Prospect)));
+        assert_eq!(known.offering.as_deref(), Some("wheel"));
+    }
+
+    /// TSET-3, FN-ONCE-1, FN-ONCE-3, FN-ONCE-4, FN-ACC-16: performed flows count from their last turn on, an edge
+    /// included.
+    #[test]
+    fn sent_flows_count_inside_the_window() {
+        let flow = |id: &str, status: &str| json!({"tool": "send_flow", "id": id, "status": status, "origin": "stage"});
+        let known = folded(&[
+            json!([flow("a", "performed"), flow("b", "failed"), flow("c", "discarded"), flow("d", "staged")]),
+            json!([flow("a", "performed"), flow("e", "dead_lettered")]),
+        ]);
+        assert_eq!(known.sent_flows.len(), 1);
+        assert!(
+            known.has_sent("a", day(1)) && !known.has_sent("a", day(1) + std::time::Duration::from_millis(1))
+        );
+        assert!(!known.has_sent("b", day(0)));
+    }
+
+    /// ARC-41, LIM-3: a flow that may have gone out counts as sent; a write that may have does not move the stage.
+    #[test]
+    fn an_unknown_outcome_counts_as_sent() {
+        let unknown = "outcome unknown: no answer";
+        let known = folded(&[json!([
+            {"tool": "send_flow", "id": "a", "status": "failed", "error": unknown},
+            {"tool": "send_flow", "id": "b", "status": "failed", "error": "refused, outcome unknown"},
+            {"tool": "set_field", "id": "sale_stage", "value": "offered", "status": "failed", "error": unknown},
+        ])]);
+        assert!(known.has_sent("a", day(0)) && !known.has_sent("b", day(0)));
+        assert_eq!(known.stage, None);
+    }
+
+    /// FN-OPEN-3: what spends the opening.
+    #[test]
+    fn a_tried_opening_or_prospect_write_spends_the_opening() {
+        for status in ["performed", "failed", "discarded", "staged", "dead_lettered"] {
+            assert!(folded(&[json!([write("purpose", "prospect", status)])]).opening_spent, "{status}");
+            let opening =
+                json!([{"tool": "send_flow", "id": "hello_card", "status": status, "origin": "opening"}]);
+            assert!(folded(&[opening]).opening_spent, "{status}");
+        }
+        assert!(!folded(&[json!([write("purpose", "prospect", "dropped_over_cap")])]).opening_spent);
+        assert!(!folded(&[json!([write("purpose", "not_prospect", "performed")])]).opening_spent);
+    }
+
+    /// What another service wrote, or nobody can read, changes nothing; folding the newest turn again neither.
+    #[test]
+    fn unreadable_records_count_for_nothing() {
+        let strange = json!([7, null, {"tool": 1}, {"tool": "plugin", "id": "x", "status": "performed"}, {"tool": "set_field"}]);
+        assert_eq!(folded(&[Value::Null, strange, json!({"tool": "send_flow"})]), Known::default());
+        let turn = json!([write("sale_stage", "offered", "performed"), {"tool": "send_flow", "id": "a", "status": "performed"}]);
+        let mut once = folded(std::slice::from_ref(&turn));
+        let before = once.clone();
+        once.fold(&shop(), day(0), &turn);
+        assert_eq!(once, before);
+        let stored = serde_json::to_string(&once).unwrap();
+        assert_eq!(serde_json::from_str::<Known>(&stored).unwrap(), once);
+    }
+}

@@ -1,0 +1,13 @@
+//! The numbers of 08 section 0.
+
+use std::time::Duration;
+
+/// Actions of one turn, staged and sent together; follow-ons do not count (STAGE-3).
+pub const MOST_ACTIONS: usize = 8;
+/// Contact reads of one turn, failed ones counted (READ-7).
+pub const MOST_READS: u8 = 2;
+/// How long one read may take, from the call (READ-6).
+pub const READ_LIMIT: Duration = Duration::from_millis(1500);
+/// How long a turn that ended waits for the request in flight and its follow-ons: three requests of 10 s each, and a little
+/// more than their own limits (FLOW-5, FLOW-7).
+pub(super) const IN_FLIGHT_LIMIT: Duration = Duration::from_secs(32);
