@@ -22,6 +22,8 @@ mod database;
 mod dead_letters;
 mod delivery;
 mod durability;
+mod eval_page;
+mod evals;
 mod handoffs;
 mod image;
 mod lanes;

@@ -113,8 +113,8 @@ mod tests {
         #[test]
         fn nothing_is_lost(before in "[ab \\n<&é]{0,24}", after in "[ab \\n<&é]{0,24}") {
             let found = difference(&before, &after);
-            prop_assert_eq!(side(&found, Piece::New), before);
-            prop_assert_eq!(side(&found, Piece::Gone), after);
+            prop_assert_eq!(side(&found, Piece::New), before.as_str());
+            prop_assert_eq!(side(&found, Piece::Gone), after.as_str());
         }
     }
 }
