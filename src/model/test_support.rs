@@ -63,6 +63,7 @@ pub fn tools_of(tenant: &Arc<Tenant>, flows: FlowMode) -> Arc<TurnTools> {
         may_read: true,
         nudge: false,
         flows,
+        earlier: Vec::new(),
     }))
 }
 
