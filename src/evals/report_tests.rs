@@ -86,7 +86,7 @@ async fn the_json_report_has_the_agreed_keys() {
     let report = Report::of(&suite, "mock:test", &outcomes, None);
     let json = serde_json::to_value(&report).unwrap();
     let keys = |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
-    assert_eq!(keys(&json), ["cases", "model", "suite", "suite_hash", "totals"]);
+    assert_eq!(keys(&json), ["model", "suite", "suite_hash", "cases", "totals"]);
     for key in ["id", "status", "failures", "actions", "interventions", "messages", "latency_ms", "cost_usd"]
     {
         assert!(json["cases"][0].get(key).is_some(), "{key}");
