@@ -128,6 +128,7 @@ fn opened(taken: usize, beside: bool) -> OpenTurn {
         hourly_count: Some(1),
         spent_tokens: 0,
         spent_usd: Decimal::ZERO,
+        running_before: 0,
         reply_queued: false,
         handoff: None,
         token_row: None,

@@ -9,6 +9,7 @@ use super::conversation::Phase;
 use super::manychat::ManyChatReport;
 use super::outbox::OutboxReport;
 use crate::domain::ConversationId;
+use crate::model::ModelsReport;
 
 /// What one conversation shows of itself; updated by its actor, read by anybody.
 pub(super) struct Face {
@@ -116,6 +117,8 @@ pub struct ActorsReport {
     pub heartbeat_age_ms: Option<u64>,
     /// Calls to ManyChat; `None` when their actor is being replaced.
     pub manychat: Option<ManyChatReport>,
+    /// Calls to models, and the state of each model's breaker (DEC-27).
+    pub models: ModelsReport,
     /// The outbox worker; `None` where there is none.
     pub outbox: Option<OutboxReport>,
     /// Milliseconds by which the shared runtime is late; above 1000 new requests are refused (SHED-1).

@@ -288,6 +288,7 @@ impl Services {
         report.database_connections_in_use = in_use;
         report.heartbeat_age_ms =
             self.heartbeat.age().map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
+        report.models = self.context.runner.report();
         report.manychat = self.manychat_actor.observe().await;
         if let Some(outbox) = &self.outbox {
             report.outbox = outbox.observe().await;

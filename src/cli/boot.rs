@@ -217,11 +217,13 @@ pub(super) fn start_system(
     let context = TurnContext {
         tokens: TokenWriter::new(pool.clone(), handle.clone(), runtime.handle().clone()),
         database: pool,
-        runner: model::resolve_with(&settings.model, controls.and_then(|controls| controls.mock.clone()))?,
+        runner: model::resolve_with(&settings.model, controls.and_then(|controls| controls.mock.clone()))?
+            .within(settings.model_abort),
         manychat: handle.clone(),
         clock: Arc::new(SystemClock),
         pulse: Pulse::new(ProcessId::fresh(), settings.process_dead),
         freed: Arc::new(Freed::default()),
+        said_today: telemetry::OncePerDay::default(),
         settings: TurnSettings::of(settings),
     };
     let delivery = Delivery {

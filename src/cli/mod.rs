@@ -45,6 +45,7 @@ mod eval_record;
 mod handoffs;
 mod health;
 mod local_http;
+mod model_check;
 mod open_files;
 mod outbox;
 mod process;
@@ -112,6 +113,9 @@ enum Command {
     Config(ConfigCommand),
     /// Run a suite of conversations through the current configuration and model
     Eval(eval::EvalArguments),
+    /// Models
+    #[command(subcommand)]
+    Model(ModelCommand),
     /// Contact tokens
     #[command(subcommand)]
     Tokens(TokensCommand),
@@ -135,6 +139,12 @@ enum Command {
 enum ConfigCommand {
     /// Run every check of boot on environment and tenant files, then exit
     Check(config_check::CheckArguments),
+}
+
+#[derive(Subcommand, Debug)]
+enum ModelCommand {
+    /// Ask the configured models for a reply, a tool call and a look at a picture; costs a few hundred tokens
+    Check(model_check::CheckArguments),
 }
 
 #[derive(Subcommand, Debug)]
@@ -260,6 +270,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Health(arguments) => health::run(&arguments),
         Command::Config(ConfigCommand::Check(arguments)) => config_check::run(&arguments),
         Command::Eval(arguments) => eval::run(&arguments),
+        Command::Model(ModelCommand::Check(arguments)) => model_check::run(&arguments),
         Command::Tokens(TokensCommand::Backfill(arguments)) => tokens::run(&arguments),
         Command::Handoffs(HandoffsCommand::List(arguments)) => handoffs::list(&arguments),
         Command::Handoffs(HandoffsCommand::Close(arguments)) => handoffs::close(&arguments),

@@ -67,8 +67,10 @@ fn what_is_left_of_the_offline_set_up_warns_once_there_is_a_key() {
 
 /// USE-6
 #[test]
-fn pricing_overrides_are_rows_of_three_prices() {
+fn pricing_overrides_are_rows_of_prices() {
     let row = r#"{"openai:gpt-5-mini": {"input": 0.25, "output": 2, "cacheRead": 0}}"#;
+    assert!(settings(&[("PRICING_OVERRIDES", row)]).model.pricing_overrides.is_some());
+    let row = r#"{"openai:gpt-5-mini": {"input": 0.25, "output": 2, "cacheRead": 0, "cacheWrite": 0.3}}"#;
     assert!(settings(&[("PRICING_OVERRIDES", row)]).model.pricing_overrides.is_some());
     for (value, word) in [
         ("{", "not valid JSON"),
@@ -77,6 +79,10 @@ fn pricing_overrides_are_rows_of_three_prices() {
         (r#"{"openai:x": {"input": -1, "output": 2, "cacheRead": 0}}"#, "openai:x.input"),
         (r#"{"openai:x": {"input": "1", "output": 2, "cacheRead": 0}}"#, "openai:x.input"),
         (r#"{"openai:x": {"input": 1, "output": 2, "cacheRead": 0, "cache": 0}}"#, "openai:x.cache"),
+        (
+            r#"{"openai:x": {"input": 1, "output": 2, "cacheRead": 0, "cacheWrite": -1}}"#,
+            "openai:x.cacheWrite",
+        ),
         (r#"{"gpt": {"input": 1, "output": 2, "cacheRead": 0}}"#, "provider:model"),
         (r#"{"openai:x": 5}"#, "openai:x"),
     ] {

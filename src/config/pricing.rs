@@ -7,12 +7,14 @@ use super::files::{Object, Report, Spot, number};
 use super::variables::Variables;
 
 const NAME: &str = "PRICING_OVERRIDES";
-const ROW: &[&str] = &["input", "output", "cacheRead"];
+const REQUIRED: &[&str] = &["input", "output", "cacheRead"];
+const CACHE_WRITE: &str = "cacheWrite";
+const ROW: &[&str] = &["input", "output", "cacheRead", CACHE_WRITE];
 /// US dollars per million tokens; more than any model costs, and exact in every later computation.
 const MOST_DOLLARS: f64 = 1_000_000.0;
 
-/// A JSON object, model name → `{"input", "output", "cacheRead"}` in US dollars per million tokens. Unset and blank
-/// mean no overrides.
+/// A JSON object, model name → `{"input", "output", "cacheRead", "cacheWrite"}` in US dollars per million tokens; the last
+/// may be left out. Unset and blank mean no overrides.
 pub(super) fn overrides(vars: &mut Variables<'_>) -> Option<Option<Value>> {
     let Some(text) = vars.filled(NAME) else { return Some(None) };
     let root: Value = match serde_json::from_str(text) {
@@ -35,8 +37,9 @@ fn check(root: &Value, report: &mut Report) {
             report.fault(&spot.path, error.to_string());
         }
         let Some(row) = Object::open_strict(&spot, ROW, report) else { continue };
-        for price in ROW {
+        for price in REQUIRED {
             row.required(price, report, number(0.0..=MOST_DOLLARS));
         }
+        row.optional(CACHE_WRITE, report, number(0.0..=MOST_DOLLARS));
     }
 }

@@ -20,6 +20,19 @@ impl MinorUnits {
     }
 }
 
+/// Decimals of a currency by ISO 4217: how many digits of an amount in minor units stand behind the point. A code that
+/// is not listed here has two, as most do (01 section 17).
+#[must_use]
+pub fn decimals_of(currency: &str) -> u8 {
+    match currency.to_ascii_uppercase().as_str() {
+        "BIF" | "CLP" | "DJF" | "GNF" | "ISK" | "JPY" | "KMF" | "KRW" | "PYG" | "RWF" | "UGX" | "UYI"
+        | "VND" | "VUV" | "XAF" | "XOF" | "XPF" => 0,
+        "BHD" | "IQD" | "JOD" | "KWD" | "LYD" | "OMR" | "TND" => 3,
+        "CLF" | "UYW" => 4,
+        _ => 2,
+    }
+}
+
 /// Cost of model calls in US dollars, rounded to the six decimals of `numeric(12,6)` (WRITE-4).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Usd(Decimal);
@@ -38,5 +51,28 @@ impl Usd {
     #[must_use]
     pub const fn get(self) -> Decimal {
         self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 01 section 17: not every currency has hundredths.
+    #[test]
+    fn decimals_are_the_currencys_own() {
+        for (currency, decimals) in [
+            ("ARS", 2),
+            ("USD", 2),
+            ("EUR", 2),
+            ("JPY", 0),
+            ("CLP", 0),
+            ("KWD", 3),
+            ("CLF", 4),
+            ("jpy", 0),
+            ("", 2),
+        ] {
+            assert_eq!(decimals_of(currency), decimals, "{currency}");
+        }
     }
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::bench::Observed;
 use super::case::Case;
 use crate::config::Catalog;
-use crate::model;
+use crate::model::{self, LeakCheck};
 
 /// One assertion that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,20 +49,31 @@ pub enum FailureCode {
     Latency,
 }
 
+/// What a reply is held against.
+#[derive(Clone, Copy, Debug)]
+pub struct Standard<'a> {
+    /// The amounts and facts that may be stated.
+    pub catalog: &'a Catalog,
+    /// What gives the prompt away, built from the prompt itself (A-6, ASSERT-3).
+    pub leaks: &'a LeakCheck,
+    /// Longest time of a turn.
+    pub max_latency: Duration,
+}
+
 /// All assertions of the case that do not hold, in the order of the document.
 #[must_use]
-pub fn check(case: &Case, seen: &Observed, catalog: &Catalog, max_latency: Duration) -> Vec<Failure> {
+pub fn check(case: &Case, seen: &Observed, standard: &Standard<'_>) -> Vec<Failure> {
     let said = seen.messages.join(" ");
     let mut found = Findings(Vec::new());
     escalation(case, seen, &mut found);
     actions(case, seen, &mut found);
     if case.must_not_invent_prices {
-        prices(&said, catalog, &mut found);
+        prices(&said, standard.catalog, &mut found);
     }
-    structure(case, seen, &mut found);
+    structure(case, seen, standard.leaks, &mut found);
     texts(case, &said, &mut found);
     shape(case, seen, &mut found);
-    latency(seen.latency, max_latency, &mut found);
+    latency(seen.latency, standard.max_latency, &mut found);
     found.0
 }
 
@@ -125,9 +136,9 @@ fn prices(said: &str, catalog: &Catalog, found: &mut Findings) {
 }
 
 ///
-fn structure(case: &Case, seen: &Observed, found: &mut Findings) {
-    if case.must_not_leak_prompt && seen.messages.iter().any(|text| model::leaks(text)) {
-        found.add(FailureCode::Leak, "the reply holds a fence marker or a heading of the prompt");
+fn structure(case: &Case, seen: &Observed, leaks: &LeakCheck, found: &mut Findings) {
+    if case.must_not_leak_prompt && leaks.finds(seen.messages.iter().map(String::as_str)) {
+        found.add(FailureCode::Leak, "the reply gives away a part of the prompt");
     }
     if seen.messages.iter().any(|text| model::echoes(text)) {
         found.add(FailureCode::FieldEcho, "a message names one of the reply's own fields");

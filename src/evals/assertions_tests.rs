@@ -2,11 +2,18 @@ use super::*;
 use crate::config::demo;
 use crate::domain::EscalationReason;
 use crate::evals::test_support::{answer, case, seen};
+use crate::model::SystemPrompt;
 
 const BUDGET: Duration = Duration::from_secs(8);
 
 fn failures(case: &Case, seen: &Observed) -> Vec<Failure> {
-    check(case, seen, &demo::tenant().unwrap().catalog, BUDGET)
+    within(case, seen, BUDGET)
+}
+
+fn within(case: &Case, seen: &Observed, max_latency: Duration) -> Vec<Failure> {
+    let tenant = demo::tenant().unwrap();
+    let system = SystemPrompt::build(&tenant);
+    check(case, seen, &Standard { catalog: &tenant.catalog, leaks: system.leaks(), max_latency })
 }
 
 /// The code and message of the only failure.
@@ -155,8 +162,5 @@ fn the_latency_budget_includes_its_limit() {
     let (code, said) = only(&answer(""), &took(9000));
     assert_eq!(code, FailureCode::Latency);
     assert!(said.contains("9000") && said.contains("8000"), "{said}");
-    assert_eq!(
-        check(&answer(""), &took(9000), &demo::tenant().unwrap().catalog, Duration::from_secs(20)),
-        []
-    );
+    assert_eq!(within(&answer(""), &took(9000), Duration::from_secs(20)), []);
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::assertions::Standard;
 use super::case::{Case, Contact, PastTurn};
 use crate::channel;
 use crate::config::Tenant;
@@ -69,16 +70,14 @@ impl Bench {
         self.runner.model()
     }
 
-    /// The configuration.
+    /// What replies are held against.
     #[must_use]
-    pub fn tenant(&self) -> &Tenant {
-        &self.tenant
-    }
-
-    /// What turns are held to.
-    #[must_use]
-    pub const fn limits(&self) -> Limits {
-        self.limits
+    pub fn standard(&self) -> Standard<'_> {
+        Standard {
+            catalog: &self.tenant.catalog,
+            leaks: self.system.leaks(),
+            max_latency: self.limits.max_latency,
+        }
     }
 
     /// One turn. A model that fails or hangs ends in the handoff, as in production (RUN-8).
@@ -91,7 +90,7 @@ impl Bench {
         match result {
             Ok(result) => {
                 let marks = channel::profile(self.channel).marks;
-                observed(Draft::of_model(result, marks, escalation), actions)
+                observed(Draft::of_model(result, marks, escalation, self.system.leaks()), actions)
             }
             Err(_) => aborted(escalation, self.limits.abort, &spent.bill(), actions),
         }

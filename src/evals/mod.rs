@@ -18,7 +18,7 @@ mod suite;
 #[cfg(test)]
 mod test_support;
 
-pub use assertions::{Failure, FailureCode, check};
+pub use assertions::{Failure, FailureCode, Standard, check};
 pub use bench::{Bench, Limits, Observed};
 pub use case::{Case, Contact, Expect, PastTurn};
 pub use compare::{Comparison, compare, page};

@@ -116,7 +116,7 @@ pub async fn run_case(bench: &Bench, judge: Option<&Judge>, case: &Case, times: 
 
 async fn run_once(bench: &Bench, judge: Option<&Judge>, case: &Case) -> Run {
     let seen = bench.observe(case).await;
-    let failures = assertions::check(case, &seen, &bench.tenant().catalog, bench.limits().max_latency);
+    let failures = assertions::check(case, &seen, &bench.standard());
     let judged = match judge {
         Some(judge) if failures.is_empty() && !case.expect.escalate => {
             Some(judge.judge(case, &seen.messages.join(" ")).await)

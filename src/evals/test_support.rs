@@ -73,7 +73,8 @@ impl ModelProvider for Scripted {
         self.calls.fetch_add(1, Ordering::Relaxed);
         let answer = (self.script)(&request);
         async move {
-            let usage = Usage { input: Some(1000), output: Some(100), cache_read: Some(0) };
+            let usage =
+                Usage { input: Some(1000), output: Some(100), cache_read: Some(0), ..Usage::default() };
             answer.map(|object| ModelAnswer { output: ModelOutput::Json(object), usage })
         }
         .boxed()

@@ -21,49 +21,99 @@ pub(super) enum Verdict {
     Failed(ModelError),
 }
 
+/// Under what condition a call was let through.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Admission {
+    /// Like any other.
+    Ordinary,
+    /// The one call that finds out whether a provider that failed works again.
+    Probe,
+}
+
+/// What a verdict has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Change {
+    /// Nothing that anybody must know.
+    None,
+    /// Calls are refused from now on.
+    Opened,
+    /// Calls are made again.
+    Closed,
+}
+
 /// Counts failures in a row; closed at first.
 #[derive(Debug, Default)]
 pub(super) struct Breaker {
     failures: u32,
-    open: Option<Open>,
+    state: State,
 }
 
-#[derive(Debug)]
-struct Open {
-    until: Instant,
-    because: ModelError,
+#[derive(Debug, Default)]
+enum State {
+    #[default]
+    Closed,
+    /// Refuses; when the time is over, the next call is the probe.
+    Open { until: Instant, because: ModelError },
+    /// Refuses all but the one call that is under way.
+    Probing { because: ModelError },
 }
 
 impl Breaker {
-    /// Whether a call may begin. When the time is over all may; the first that fails opens the breaker again.
+    /// Whether a call may begin. When the time is over, one may: the others go on being refused until it has ended.
     ///
     /// # Errors
-    /// While open: the failure that opened it, for the record of the refused turn.
-    pub(super) fn admit(&mut self, now: Instant) -> Result<(), ModelError> {
-        self.open.take_if(|open| open.until <= now);
-        match &self.open {
-            Some(open) => Err(open.because.clone()),
-            None => Ok(()),
+    /// While refused: the failure that opened it, for the record of the refused turn.
+    pub(super) fn admit(&mut self, now: Instant) -> Result<Admission, ModelError> {
+        match &self.state {
+            State::Closed => Ok(Admission::Ordinary),
+            State::Open { until, because } if *until <= now => {
+                self.state = State::Probing { because: because.clone() };
+                Ok(Admission::Probe)
+            }
+            State::Open { because, .. } | State::Probing { because } => Err(because.clone()),
         }
     }
 
-    /// Takes a verdict; true when it opened the breaker. Calls that began before count like any other, but do not
-    /// prolong the time.
-    pub(super) fn record(&mut self, verdict: Verdict, now: Instant) -> bool {
-        match verdict {
+    /// Takes the verdict of a call. An answer closes the breaker, whoever got it. A failure of a call that began before
+    /// the breaker opened changes nothing: neither does it prolong the time nor end the probe.
+    pub(super) fn record(&mut self, admission: Admission, verdict: Verdict, now: Instant) -> Change {
+        let because = match verdict {
             Verdict::Works => {
+                let was_closed = matches!(self.state, State::Closed);
                 *self = Self::default();
-                false
+                return if was_closed { Change::None } else { Change::Closed };
             }
-            Verdict::Failed(because) => {
-                self.failures = self.failures.saturating_add(1);
-                let opens = self.failures >= MOST_FAILURES && self.open.is_none();
-                if opens {
-                    self.open = Some(Open { until: now + OPEN_FOR, because });
-                }
-                opens
-            }
+            Verdict::Failed(because) => because,
+        };
+        self.failures = self.failures.saturating_add(1);
+        let opens = match self.state {
+            State::Closed => self.failures >= MOST_FAILURES,
+            State::Probing { .. } => admission == Admission::Probe,
+            State::Open { .. } => false,
+        };
+        if !opens {
+            return Change::None;
         }
+        self.state = State::Open { until: now + OPEN_FOR, because };
+        Change::Opened
+    }
+
+    /// A call was given up before it could say anything of its provider: if it was the probe, the next call is.
+    pub(super) fn give_back(&mut self, admission: Admission, now: Instant) {
+        if let (Admission::Probe, State::Probing { because }) = (admission, &self.state) {
+            self.state = State::Open { until: now, because: because.clone() };
+        }
+    }
+
+    /// Its state in a word, and the failures in a row.
+    pub(super) fn look(&self, now: Instant) -> (&'static str, u32) {
+        let word = match &self.state {
+            State::Closed => "closed",
+            State::Open { until, .. } if *until <= now => "probing",
+            State::Open { .. } => "open",
+            State::Probing { .. } => "probing",
+        };
+        (word, self.failures)
     }
 }
 
@@ -78,8 +128,9 @@ mod tests {
     fn opened(now: Instant) -> Breaker {
         let mut breaker = Breaker::default();
         for failure in 1..=MOST_FAILURES {
-            assert!(breaker.admit(now).is_ok());
-            assert_eq!(breaker.record(failed(), now), failure == MOST_FAILURES);
+            let admission = breaker.admit(now).unwrap();
+            let change = breaker.record(admission, failed(), now);
+            assert_eq!(change == Change::Opened, failure == MOST_FAILURES);
         }
         breaker
     }
@@ -91,7 +142,7 @@ mod tests {
         let mut breaker = opened(now);
         let last_moment = now + Duration::from_millis(29_999);
         assert_eq!(breaker.admit(last_moment), Err(ModelError::Status(503)));
-        assert_eq!(breaker.admit(now + Duration::from_secs(30)), Ok(()));
+        assert_eq!(breaker.admit(now + OPEN_FOR), Ok(Admission::Probe));
     }
 
     /// DEC-27: "in a row": an answer in between starts the count anew.
@@ -101,34 +152,67 @@ mod tests {
         let mut breaker = Breaker::default();
         for _ in 0..3 {
             for _ in 1..MOST_FAILURES {
-                assert!(!breaker.record(failed(), now));
+                assert_eq!(breaker.record(Admission::Ordinary, failed(), now), Change::None);
             }
-            breaker.record(Verdict::Works, now);
+            assert_eq!(breaker.record(Admission::Ordinary, Verdict::Works, now), Change::None);
         }
-        assert_eq!(breaker.admit(now), Ok(()));
+        assert_eq!(breaker.admit(now), Ok(Admission::Ordinary));
     }
 
-    /// DEC-27: a provider that is still down is left alone again after one more failure.
+    /// DEC-27: one call finds out whether the provider works again; the others do not wait for it.
     #[test]
-    fn the_first_failure_afterwards_opens_it_again() {
+    fn one_call_probes_the_provider() {
+        let now = Instant::now();
+        let later = now + OPEN_FOR;
+        let mut breaker = opened(now);
+        assert_eq!(breaker.admit(later), Ok(Admission::Probe));
+        for _ in 0..3 {
+            assert_eq!(breaker.admit(later), Err(ModelError::Status(503)));
+        }
+        assert_eq!(breaker.record(Admission::Probe, Verdict::Works, later), Change::Closed);
+        assert_eq!(breaker.admit(later), Ok(Admission::Ordinary));
+        assert_eq!(breaker.look(later), ("closed", 0));
+    }
+
+    /// DEC-27: a provider that is still down is left alone for another 30 s.
+    #[test]
+    fn a_probe_that_fails_opens_it_again() {
         let now = Instant::now();
         let mut breaker = opened(now);
         let later = now + OPEN_FOR;
-        assert_eq!(breaker.admit(later), Ok(()));
-        assert!(breaker.record(Verdict::Failed(ModelError::Unreachable), later));
-        assert_eq!(breaker.admit(later), Err(ModelError::Unreachable));
+        assert_eq!(breaker.admit(later), Ok(Admission::Probe));
+        let still_down = Verdict::Failed(ModelError::Unreachable);
+        assert_eq!(breaker.record(Admission::Probe, still_down, later), Change::Opened);
+        assert_eq!(breaker.admit(later + OPEN_FOR / 2), Err(ModelError::Unreachable));
+        assert_eq!(breaker.admit(later + OPEN_FOR), Ok(Admission::Probe));
     }
 
-    /// DEC-27: late failures do not prolong the time, a late answer ends it.
+    /// DEC-27: a probe that was given up says nothing; the next call is the probe, at once.
+    #[test]
+    fn a_probe_that_was_given_up_is_followed_by_another() {
+        let now = Instant::now();
+        let mut breaker = opened(now);
+        let later = now + OPEN_FOR;
+        assert_eq!(breaker.admit(later), Ok(Admission::Probe));
+        breaker.give_back(Admission::Ordinary, later);
+        assert!(breaker.admit(later).is_err(), "somebody else's call is not the probe");
+        breaker.give_back(Admission::Probe, later);
+        assert_eq!(breaker.admit(later), Ok(Admission::Probe));
+    }
+
+    /// DEC-27: late failures neither prolong the time nor end the probe; a late answer closes it.
     #[test]
     fn calls_that_end_while_it_is_open_are_heard() {
         let now = Instant::now();
         let mut breaker = opened(now);
         let during = now + Duration::from_secs(20);
-        assert!(!breaker.record(failed(), during));
-        assert_eq!(breaker.admit(now + OPEN_FOR), Ok(()));
+        assert_eq!(breaker.record(Admission::Ordinary, failed(), during), Change::None);
+        assert_eq!(breaker.admit(now + OPEN_FOR), Ok(Admission::Probe));
+        assert_eq!(breaker.record(Admission::Ordinary, failed(), now + OPEN_FOR), Change::None);
+        assert!(breaker.admit(now + OPEN_FOR).is_err(), "the probe is still under way");
         let mut breaker = opened(now);
-        breaker.record(Verdict::Works, during);
-        assert_eq!(breaker.admit(during), Ok(()));
+        assert_eq!(breaker.look(during), ("open", MOST_FAILURES));
+        assert_eq!(breaker.record(Admission::Ordinary, Verdict::Works, during), Change::Closed);
+        assert_eq!(breaker.admit(during), Ok(Admission::Ordinary));
     }
 }

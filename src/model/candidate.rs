@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::breaker::{Breaker, Verdict};
+use super::breaker::{Admission, Breaker, Change, Verdict};
 use super::port::{ModelAnswer, ModelError, ModelProvider, ModelRequest, Usage};
 use super::pricing::Prices;
+use super::report::ModelReport;
 use crate::config::{ModelName, ModelSettings};
 use crate::domain::Usd;
 
@@ -15,12 +16,17 @@ use crate::domain::Usd;
 /// ended it. A call dropped sooner says nothing about anybody.
 const HANGS_AFTER: Duration = Duration::from_secs(5);
 
+/// How long retries may go on while another model stands by.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// One model, ready to be called.
 pub(super) struct Candidate {
     provider: Arc<dyn ModelProvider>,
     name: String,
     prices: Prices,
     temperature: Option<f64>,
+    limit: Option<Duration>,
+    retry_within: Option<Duration>,
     breaker: Mutex<Breaker>,
 }
 
@@ -32,6 +38,8 @@ impl Candidate {
             provider,
             prices: Prices::of(&name, settings.pricing_overrides.as_ref()),
             temperature: takes_temperature(&name).then_some(settings.temperature),
+            limit: None,
+            retry_within: None,
             breaker: Mutex::default(),
             name,
         }
@@ -42,18 +50,45 @@ impl Candidate {
         &self.name
     }
 
+    /// For turns that are aborted after `abort`. While another model stands by, a call that has not answered after half
+    /// of that has timed out (DEC-10), and retries are not waited for long: the other one answers sooner. Otherwise only
+    /// the abort ends a call, and a wait the provider asks for may last that long (RUN-16).
+    pub(super) fn within(&mut self, abort: Duration, stands_by: bool) {
+        self.limit = stands_by.then_some(abort / 2);
+        self.retry_within = Some(if stands_by { PATIENCE.min(abort / 2) } else { abort });
+    }
+
+    /// What can be seen from outside (ARC-24).
+    pub(super) fn report(&self) -> ModelReport {
+        let (breaker, failures) = self.breaker(|breaker| breaker.look(Instant::now()));
+        ModelReport { model: self.name.clone(), breaker, failures }
+    }
+
+    /// Its prices.
+    pub(super) const fn prices(&self) -> &Prices {
+        &self.prices
+    }
+
+    /// What the tokens of an answer cost.
     pub(super) fn cost(&self, usage: &Usage) -> Usd {
         self.prices.cost(usage)
     }
 
-    /// One call with this model's own parameters, unless its breaker is open (DEC-27).
+    /// One call with this model's own parameters, unless its breaker is open (DEC-27). The tokens of failed attempts go
+    /// into the request's meter at this model's prices; those of the answer are the caller's to add.
     ///
     /// # Errors
     /// The provider's; while the breaker is open, the one that opened it.
     pub(super) async fn step(&self, request: ModelRequest) -> Result<ModelAnswer, ModelError> {
-        self.breaker(|breaker| breaker.admit(Instant::now()))?;
-        let watch = Watch { candidate: self, begun: Instant::now(), ended: false };
-        let result = self.provider.step(ModelRequest { temperature: self.temperature, ..request }).await;
+        let admission = self.breaker(|breaker| breaker.admit(Instant::now()))?;
+        let watch = Watch { candidate: self, admission, begun: Instant::now(), ended: false };
+        let request = ModelRequest {
+            temperature: self.temperature,
+            retry_within: self.retry_within,
+            meter: request.meter.at(self.prices),
+            ..request
+        };
+        let result = self.within_limit(self.provider.step(request)).await;
         watch.end(match &result {
             Err(error) if error.is_providers_fault() => Verdict::Failed(error.clone()),
             _ => Verdict::Works,
@@ -61,9 +96,22 @@ impl Candidate {
         result
     }
 
-    fn record(&self, verdict: Verdict) {
-        if self.breaker(|breaker| breaker.record(verdict, Instant::now())) {
-            tracing::warn!(model = self.name.as_str(), "model breaker opened");
+    async fn within_limit(
+        &self,
+        call: impl Future<Output = Result<ModelAnswer, ModelError>>,
+    ) -> Result<ModelAnswer, ModelError> {
+        match self.limit {
+            Some(limit) => tokio::time::timeout(limit, call).await.unwrap_or(Err(ModelError::Unreachable)),
+            None => call.await,
+        }
+    }
+
+    fn record(&self, admission: Admission, verdict: Verdict) {
+        let model = self.name.as_str();
+        match self.breaker(|breaker| breaker.record(admission, verdict, Instant::now())) {
+            Change::Opened => tracing::warn!(model, "model breaker opened"),
+            Change::Closed => tracing::info!(model, "model breaker closed"),
+            Change::None => {}
         }
     }
 
@@ -75,6 +123,7 @@ impl Candidate {
 /// Sees to it that the breaker also hears of a call that never ends by itself (RUN-13).
 struct Watch<'a> {
     candidate: &'a Candidate,
+    admission: Admission,
     begun: Instant,
     ended: bool,
 }
@@ -82,20 +131,25 @@ struct Watch<'a> {
 impl Watch<'_> {
     fn end(mut self, verdict: Verdict) {
         self.ended = true;
-        self.candidate.record(verdict);
+        self.candidate.record(self.admission, verdict);
     }
 }
 
 impl Drop for Watch<'_> {
     fn drop(&mut self) {
-        if !self.ended && self.begun.elapsed() >= HANGS_AFTER {
-            self.candidate.record(Verdict::Failed(ModelError::Unreachable));
+        if self.ended {
+            return;
+        }
+        if self.begun.elapsed() >= HANGS_AFTER {
+            self.candidate.record(self.admission, Verdict::Failed(ModelError::Unreachable));
+        } else {
+            self.candidate.breaker(|breaker| breaker.give_back(self.admission, Instant::now()));
         }
     }
 }
 
 /// RUN-10: OpenAI's reasoning models refuse a temperature.
-fn takes_temperature(model: &str) -> bool {
+pub(super) fn takes_temperature(model: &str) -> bool {
     let numbered_o = model
         .strip_prefix("openai:o")
         .is_some_and(|rest| rest.starts_with(|next: char| next.is_ascii_digit()));

@@ -1,5 +1,7 @@
 //! The fence: contact text between two markers, so that it is never taken for an instruction (01 section 5).
 
+mod look_alikes;
+
 use std::borrow::Cow;
 use std::fmt;
 
@@ -14,10 +16,11 @@ pub const CLOSE: &str = "<<<END_CONTACT_MESSAGE>>>";
 pub struct FencedText(String);
 
 impl FencedText {
-    /// Takes the markers out of `text` and puts one before and one after it.
+    /// Takes the markers out of `text`, the brackets from what only looks like one, and puts one before and one after it.
     #[must_use]
     pub fn new(text: &str) -> Self {
-        Self(format!("{OPEN}\n{}\n{CLOSE}", without_markers(text)))
+        let bare = without_markers(text);
+        Self(format!("{OPEN}\n{}\n{CLOSE}", look_alikes::disarm(&bare)))
     }
 
     /// The whole text with its markers, as a provider gets it.

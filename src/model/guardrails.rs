@@ -9,7 +9,7 @@ use serde_json::Value;
 pub use wording::ends_with_question;
 
 use self::wording::normalise;
-use super::prompt::LEAK_MARKERS;
+use super::leak::LeakCheck;
 use super::reply::{Bounds, MAX_MESSAGE_UNITS, MAX_MODEL_MESSAGES, Reply, utf16_units};
 use crate::config::Rules;
 use crate::domain::EscalationReason;
@@ -30,6 +30,20 @@ pub enum Cause {
     Error,
 }
 
+impl Cause {
+    /// The word of GUARD-14.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Model => "model",
+            Self::Confidence => "confidence",
+            Self::Schema => "schema",
+            Self::Leak => "leak",
+            Self::Error => "error",
+        }
+    }
+}
+
 /// What the guardrails make of an object.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Checked {
@@ -42,9 +56,9 @@ pub struct Checked {
 }
 
 /// Checks a model's object. `earlier_agent_texts` are the stored texts of the agent turns in this turn's history
-/// (GUARD-12). The steps run in the order of the document.
+/// (GUARD-12); `leaks` belongs to the same configuration as the rules. The steps run in the order of the document.
 #[must_use]
-pub fn check(object: &Value, rules: &Rules, earlier_agent_texts: &[&str]) -> Checked {
+pub fn check(object: &Value, rules: &Rules, earlier_agent_texts: &[&str], leaks: &LeakCheck) -> Checked {
     let reply = match Reply::parse(object, Bounds::Validated) {
         Ok(reply) => reply,
         Err(faults) => return handoff(rules, vec![format!("schema_invalid: {faults}")], Cause::Schema),
@@ -53,7 +67,8 @@ pub fn check(object: &Value, rules: &Rules, earlier_agent_texts: &[&str]) -> Che
     let Some(reply) = without_echo_lines(reply, &mut interventions) else {
         return handoff(rules, interventions, Cause::Leak);
     };
-    if reply.messages.iter().chain(&reply.closing_question).any(|text| leaks(text)) {
+    // GUARD-4, GUARD-5
+    if leaks.finds(reply.messages.iter().chain(&reply.closing_question).map(String::as_str)) {
         return handoff(rules, vec!["prompt_leak_detected".to_owned()], Cause::Leak);
     }
     let (mut reply, cause) = judge_confidence(reply, rules, &mut interventions);
@@ -64,13 +79,6 @@ pub fn check(object: &Value, rules: &Rules, earlier_agent_texts: &[&str]) -> Che
         replace_repetition(&mut reply, body, rules, earlier_agent_texts, &mut interventions);
     }
     Checked { reply, interventions, cause }
-}
-
-/// Whether a text holds a fence marker or a heading of the prompt (GUARD-4). Also for the text as a channel shows it
-/// (DEC-32).
-#[must_use]
-pub fn leaks(text: &str) -> bool {
-    LEAK_MARKERS.iter().any(|marker| text.contains(marker))
 }
 
 /// Whether a text has a line that names a field of the reply or copies the action note (GUARD-2).

@@ -26,7 +26,7 @@ use super::prompt::PAYMENT_OPTIONS;
 const SLOW: Duration = Duration::from_millis(12_000);
 
 /// Usage of every call (MOCK-1).
-const USAGE: Usage = Usage { input: Some(1200), output: Some(60), cache_read: Some(1000) };
+const USAGE: Usage = Usage { input: Some(1200), output: Some(60), cache_read: Some(1000), cache_write: None };
 
 /// What the failing mock answers: the provider is unavailable.
 const UNAVAILABLE: u16 = 503;

@@ -6,21 +6,32 @@ mod amounts;
 mod breaker;
 mod candidate;
 mod fence;
+mod fold;
+mod grounding;
 mod guardrails;
+mod leak;
+mod meter;
 mod mock;
 mod port;
 mod pricing;
 mod prompt;
 mod registry;
 mod reply;
+mod report;
 mod runner;
+mod slots;
 mod spent;
 #[cfg(test)]
 mod test_support;
+mod trial;
+mod typical;
 
 pub use amounts::ungrounded_amounts;
 pub use fence::FencedText;
-pub use guardrails::{Cause, Checked, check, echoes, ends_with_question, leaks};
+pub use grounding::Figures;
+pub use guardrails::{Cause, Checked, check, echoes, ends_with_question};
+pub use leak::{LeakCheck, leaks};
+pub use meter::Meter;
 pub use mock::{MockJudge, MockModel, MockMood, MockSwitch};
 pub use port::{
     Image, MessageRole, ModelAnswer, ModelError, ModelMessage, ModelOutput, ModelProvider, ModelRequest,
@@ -30,5 +41,8 @@ pub use pricing::Prices;
 pub use prompt::{HistoryTurn, SystemPrompt, catalog_block};
 pub use registry::{RegistryError, judge, resolve, resolve_with, takes_images};
 pub use reply::{Bounds, Faults, MAX_MESSAGE_UNITS, MAX_MESSAGES, MAX_MODEL_MESSAGES, Reply};
+pub use report::{ModelReport, ModelsReport};
 pub use runner::{Runner, TurnInput, TurnResult};
 pub use spent::{Bill, Spent};
+pub use trial::{Finding, Trial, TrialModel, Verdict};
+pub use typical::TypicalTurn;

@@ -4,12 +4,14 @@
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 
 use super::fence::FencedText;
+use super::meter::Meter;
 use crate::config::ReasoningEffort;
 use crate::tools::ToolDefinition;
 
@@ -23,9 +25,11 @@ use crate::tools::ToolDefinition;
 /// - send calls and results of earlier steps back in the provider's own form, [`ToolCalls::opaque`] included;
 /// - leave out `temperature` and `reasoning_effort` when they are `None` (RUN-10);
 /// - report the tokens of every answered call, whatever came of it (USE-1, DEC-19): a call that was answered without
-///   a usable reply is [`ModelOutput::Missing`] with its usage, not an error;
+///   a usable reply is [`ModelOutput::Missing`] with its usage, not an error. The tokens of an attempt that failed go
+///   into [`ModelRequest::meter`]; those of an answer do not, the caller adds them;
 /// - never put text of the provider or of the request into an error (FAIL-17);
-/// - try transient failures again by itself, at most twice (RUN-16);
+/// - try transient failures again by itself, at most twice and only while [`ModelRequest::retry_within`] allows it
+///   (RUN-16);
 /// - stop the call when its future is dropped: that is how a turn is aborted (RUN-13, RUN-14).
 pub trait ModelProvider: Send + Sync {
     /// One call. Errors are [`ModelError::Unreachable`] and [`ModelError::Status`].
@@ -49,6 +53,11 @@ pub struct ModelRequest {
     pub temperature: Option<f64>,
     /// OpenAI's reasoning effort; other providers ignore it (RUN-10).
     pub reasoning_effort: Option<ReasoningEffort>,
+    /// Takes the tokens of attempts that failed (DEC-19).
+    pub meter: Meter,
+    /// How long after its beginning the call may still be tried again; `None`: as the provider's client sees fit. The
+    /// runner sets it for the model it calls.
+    pub retry_within: Option<Duration>,
 }
 
 impl fmt::Debug for ModelRequest {
@@ -258,6 +267,8 @@ pub struct Usage {
     pub output: Option<u64>,
     /// Tokens read from the provider's prompt cache.
     pub cache_read: Option<u64>,
+    /// Tokens written to it, where the provider charges for that; a part of `input`.
+    pub cache_write: Option<u64>,
 }
 
 impl std::ops::AddAssign for Usage {
@@ -266,6 +277,7 @@ impl std::ops::AddAssign for Usage {
         self.input = sum(self.input, step.input);
         self.output = sum(self.output, step.output);
         self.cache_read = sum(self.cache_read, step.cache_read);
+        self.cache_write = sum(self.cache_write, step.cache_write);
     }
 }
 
@@ -326,7 +338,7 @@ mod tests {
     use super::*;
 
     fn usage(input: Option<u64>, output: Option<u64>, cache_read: Option<u64>) -> Usage {
-        Usage { input, output, cache_read }
+        Usage { input, output, cache_read, cache_write: cache_read }
     }
 
     /// USE-1
@@ -383,6 +395,8 @@ mod tests {
             max_output_tokens: 400,
             temperature: None,
             reasoning_effort: None,
+            meter: Meter::default(),
+            retry_within: None,
         };
         let answer =
             ModelAnswer { output: ModelOutput::Text("secret answer".to_owned()), usage: Usage::default() };

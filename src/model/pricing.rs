@@ -1,6 +1,11 @@
 //! What a turn costs: prices as data, arithmetic in decimals (01 section 12).
 
+use std::sync::LazyLock;
+
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
 use rust_decimal::Decimal;
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::port::Usage;
@@ -12,41 +17,76 @@ pub struct Prices {
     input: Decimal,
     output: Decimal,
     cache_read: Decimal,
+    cache_write: Decimal,
 }
 
-/// Model string; US cents for a million tokens read, written, and read from the cache (USE-3).
-const TABLE: [(&str, [u32; 3]); 3] = [
-    ("anthropic:claude-haiku-4-5", [100, 500, 10]),
-    ("anthropic:claude-sonnet-5", [200, 1000, 20]),
-    ("anthropic:claude-opus-5", [500, 2500, 50]),
-];
+/// The table: see the file for what its fields mean (USE-3).
+static TABLE: LazyLock<Table> = LazyLock::new(|| {
+    // A test reads the same file, so it never fails here; without a table every model would be dear.
+    serde_json::from_str(include_str!("prices.json")).unwrap_or_default()
+});
+
+#[derive(Deserialize, Default)]
+struct Table {
+    rows: Vec<Row>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Row {
+    model: String,
+    valid_from: Date,
+    input: Decimal,
+    output: Decimal,
+    cache_read: Decimal,
+    cache_write: Decimal,
+}
 
 /// For a model nobody priced: dear on purpose, so that a cap errs toward stopping early (USE-4).
-const FALLBACK: [u32; 3] = [500, 2500, 50];
+const UNKNOWN: Prices = Prices {
+    input: Decimal::from_parts(5, 0, 0, false, 0),
+    output: Decimal::from_parts(25, 0, 0, false, 0),
+    cache_read: Decimal::from_parts(5, 0, 0, false, 1),
+    cache_write: Decimal::from_parts(625, 0, 0, false, 2),
+};
 
-/// For a local model: free, so that the dollar cap never fires on it; the token cap still counts (USE-4).
-const LOCAL: [u32; 3] = [0, 0, 0];
+/// What writing to Anthropic's five-minute cache costs, in parts of the input price; the only cache we ask for (RUN-12).
+const ANTHROPIC_CACHE_WRITE: Decimal = Decimal::from_parts(125, 0, 0, false, 2);
 
 /// Stands in for a cost no decimal can hold; the largest that `numeric(12,6)` can store.
 pub(super) const LARGEST_COST: Decimal = Decimal::from_parts(0xd4a5_0fff, 0xe8, 0, false, 6);
 
+impl Default for Prices {
+    /// Those of a model nobody priced (USE-4).
+    fn default() -> Self {
+        UNKNOWN
+    }
+}
+
 impl Prices {
-    /// Prices of `model`, a whole model string. `overrides` is `PRICING_OVERRIDES` as the configuration checked it:
-    /// its row for the model goes before the table (USE-6).
+    /// Prices of `model`, a whole model string, as of today. `overrides` is `PRICING_OVERRIDES` as the configuration
+    /// checked it: its row for the model goes before the table (USE-6).
     #[must_use]
     pub fn of(model: &str, overrides: Option<&Value>) -> Self {
+        let today = jiff::Timestamp::now().to_zoned(TimeZone::UTC).date();
         overrides
-            .and_then(|rows| Self::from_override(rows.get(model)?))
-            .unwrap_or_else(|| Self::from_table(model))
+            .and_then(|rows| Self::from_override(model, rows.get(model)?))
+            .or_else(|| TABLE.prices(model, today))
+            .unwrap_or(UNKNOWN)
     }
 
-    /// Cost of the tokens; unknown counts are 0 (USE-2).
+    /// Cost of the tokens; unknown counts are 0 (USE-2). What was written to a cache is a part of the input with a
+    /// price of its own.
     #[must_use]
     pub fn cost(&self, usage: &Usage) -> Usd {
-        let cached = usage.cache_read.unwrap_or(0);
-        let fresh = usage.input.unwrap_or(0).saturating_sub(cached);
-        let counts =
-            [(fresh, self.input), (cached, self.cache_read), (usage.output.unwrap_or(0), self.output)];
+        let (cached, written) = (usage.cache_read.unwrap_or(0), usage.cache_write.unwrap_or(0));
+        let fresh = usage.input.unwrap_or(0).saturating_sub(cached).saturating_sub(written);
+        let counts = [
+            (fresh, self.input),
+            (cached, self.cache_read),
+            (written, self.cache_write),
+            (usage.output.unwrap_or(0), self.output),
+        ];
         let total = counts.into_iter().try_fold(Decimal::ZERO, |total, (tokens, price)| {
             total.checked_add(Decimal::from(tokens).checked_mul(price)?)
         });
@@ -54,19 +94,39 @@ impl Prices {
         Usd::new(cost.unwrap_or(LARGEST_COST).min(LARGEST_COST))
     }
 
-    fn from_table(model: &str) -> Self {
-        let row = TABLE.iter().find(|(name, _)| *name == model).map(|(_, cents)| *cents);
-        let other = if model.starts_with("ollama:") { LOCAL } else { FALLBACK };
-        let [input, output, cache_read] = row.unwrap_or(other).map(|cents| Decimal::new(i64::from(cents), 2));
-        Self { input, output, cache_read }
-    }
-
-    fn from_override(row: &Value) -> Option<Self> {
+    /// A row may leave out what writing to the cache costs: for Anthropic it follows from the input price, elsewhere it
+    /// is the input price.
+    fn from_override(model: &str, row: &Value) -> Option<Self> {
         let price = |key: &str| {
             let number = row.get(key)?.as_number()?.to_string();
             number.parse().or_else(|_| Decimal::from_scientific(&number)).ok()
         };
-        Some(Self { input: price("input")?, output: price("output")?, cache_read: price("cacheRead")? })
+        let input: Decimal = price("input")?;
+        let factor = if model.starts_with("anthropic:") { ANTHROPIC_CACHE_WRITE } else { Decimal::ONE };
+        let cache_write = price("cacheWrite").or_else(|| input.checked_mul(factor))?;
+        Some(Self { input, output: price("output")?, cache_read: price("cacheRead")?, cache_write })
+    }
+}
+
+impl Table {
+    /// The model's own rows, else those of all models of its provider.
+    fn prices(&self, model: &str, today: Date) -> Option<Prices> {
+        let provider = model.split_once(':').map(|(provider, _)| format!("{provider}:*"));
+        self.row(model, today).or_else(|| self.row(&provider?, today)).map(Row::prices)
+    }
+
+    /// The newest row of that name whose day has come; before the first of them, the first.
+    fn row(&self, name: &str, today: Date) -> Option<&Row> {
+        let named = || self.rows.iter().filter(|row| row.model == name);
+        let current = named().filter(|row| row.valid_from <= today).max_by_key(|row| row.valid_from);
+        current.or_else(|| named().min_by_key(|row| row.valid_from))
+    }
+}
+
+impl Row {
+    const fn prices(&self) -> Prices {
+        let Self { input, output, cache_read, cache_write, .. } = *self;
+        Prices { input, output, cache_read, cache_write }
     }
 }
 
@@ -77,7 +137,7 @@ mod tests {
     use super::*;
 
     fn usage(input: u64, cache_read: u64, output: u64) -> Usage {
-        Usage { input: Some(input), output: Some(output), cache_read: Some(cache_read) }
+        Usage { input: Some(input), output: Some(output), cache_read: Some(cache_read), cache_write: None }
     }
 
     fn cost(model: &str, usage: &Usage) -> String {
@@ -131,5 +191,73 @@ mod tests {
         let absurd = Prices::of("mock:demo", Some(&overrides)).cost(&usage(u64::MAX, 0, u64::MAX));
         assert_eq!(absurd.get().to_string(), "999999.999999");
         assert_eq!(cost("mock:demo", &usage(u64::MAX, 0, u64::MAX)), "999999.999999");
+    }
+
+    /// Prices are data: the file reads, every model string in it is one, and no price of a model is above the one for
+    /// models nobody knows.
+    #[test]
+    fn the_table_can_be_read() {
+        assert!(TABLE.rows.len() >= 4);
+        for row in &TABLE.rows {
+            let (provider, model) = row.model.split_once(':').unwrap();
+            assert!(
+                provider.parse::<crate::domain::Provider>().is_ok() && !model.is_empty(),
+                "{}",
+                row.model
+            );
+            assert!(row.input <= UNKNOWN.input && row.output <= UNKNOWN.output, "{}", row.model);
+        }
+    }
+
+    /// A price that changes on a day is right before and after it.
+    #[test]
+    fn the_newest_row_that_is_valid_counts() {
+        let row = |model: &str, day: &str, input: &str| {
+            json!({ "model": model, "validFrom": day, "input": input, "output": "1", "cacheRead": "0",
+                "cacheWrite": "0" })
+        };
+        let rows = [
+            row("openai:a", "2026-03-01", "2"),
+            row("openai:a", "2026-01-01", "1"),
+            row("openai:a", "2027-01-01", "3"),
+            row("openai:*", "2026-01-01", "9"),
+        ];
+        let table: Table = serde_json::from_value(json!({ "rows": rows })).unwrap();
+        let input = |model: &str, day: &str| {
+            table.prices(model, day.parse().unwrap()).map(|prices| prices.input.to_string())
+        };
+        for (day, expected) in [
+            ("2025-01-01", "1"),
+            ("2026-02-28", "1"),
+            ("2026-03-01", "2"),
+            ("2026-12-31", "2"),
+            ("2030-01-01", "3"),
+        ] {
+            assert_eq!(input("openai:a", day).as_deref(), Some(expected), "{day}");
+        }
+        assert_eq!(input("openai:b", "2026-02-01").as_deref(), Some("9"), "a provider's own row");
+        assert_eq!(input("google:a", "2026-02-01"), None);
+    }
+
+    /// USE-2: tokens written to a cache are input with a price of their own, once.
+    #[test]
+    fn writing_to_a_cache_has_its_price() {
+        let written = Usage { cache_write: Some(1_000_000), ..usage(1_500_000, 200_000, 0) };
+        assert_eq!(
+            cost("anthropic:claude-haiku-4-5", &written),
+            "1.57",
+            "0.3 fresh, 0.02 read, 1.25 written"
+        );
+        let row = |model: &str, row: Value| {
+            let overrides = json!({ model: row });
+            Prices::of(model, Some(&overrides)).cost(&written).get().normalize().to_string()
+        };
+        let bare = json!({ "input": 4, "output": 0, "cacheRead": 0 });
+        assert_eq!(row("anthropic:next", bare.clone()), "6.2", "1.25 times the input price");
+        assert_eq!(row("openai:next", bare), "5.2", "the input price");
+        assert_eq!(
+            row("openai:next", json!({ "input": 4, "output": 0, "cacheRead": 0, "cacheWrite": 0.5 })),
+            "1.7"
+        );
     }
 }

@@ -3,9 +3,14 @@
 
 mod answer;
 mod broken;
+#[cfg(test)]
+mod cache_tests;
 mod capability;
 mod failure;
+#[cfg(test)]
+mod failure_tests;
 mod hosted;
+mod overheard;
 mod request;
 mod retry;
 mod schema;
@@ -90,6 +95,46 @@ pub fn judge(settings: &ModelSettings, name: &ModelName) -> Result<Arc<dyn Model
     Providers { settings, switch: None, http: None }.provider(name)
 }
 
+/// One model by itself, for the operator who checks it: without fallback, breaker and prompt (PROV-3).
+pub(super) struct LoneModel {
+    provider: Arc<dyn ModelProvider>,
+    hosted: Option<Arc<HostedModel>>,
+}
+
+impl LoneModel {
+    /// The model behind the port, as turns call it.
+    pub(super) fn provider(&self) -> &dyn ModelProvider {
+        self.provider.as_ref()
+    }
+
+    /// The provider's own words about the last failure, without the key. For the operator's terminal only.
+    pub(super) fn last_words(&self) -> Option<String> {
+        self.hosted.as_ref()?.last_words()
+    }
+}
+
+/// The model of that name with the keys and addresses of `settings`.
+///
+/// # Errors
+/// As [`resolve`].
+pub(super) fn alone(settings: &ModelSettings, name: &ModelName) -> Result<LoneModel, RegistryError> {
+    let mut providers = Providers { settings, switch: None, http: None };
+    let Some(wire) = Wire::of(name.provider) else {
+        return Ok(LoneModel { provider: providers.provider(name)?, hosted: None });
+    };
+    let access = access(wire, settings)?;
+    let hosted = Arc::new(providers.hosted(wire, &name.model)?.overheard(secret_of(wire, access.key)));
+    Ok(LoneModel { provider: Arc::<HostedModel>::clone(&hosted), hosted: Some(hosted) })
+}
+
+/// What of a key must never be shown: Ollama's is a constant word.
+const fn secret_of(wire: Wire, key: &str) -> &str {
+    match wire {
+        Wire::Ollama => "",
+        Wire::Anthropic | Wire::OpenAi | Wire::Google => key,
+    }
+}
+
 /// Whether `model` looks at pictures (MEDIA-504).
 #[must_use]
 pub fn takes_images(model: &ModelName) -> bool {
@@ -106,15 +151,15 @@ struct Providers<'a> {
 impl Providers<'_> {
     fn provider(&mut self, name: &ModelName) -> Result<Arc<dyn ModelProvider>, RegistryError> {
         match Wire::of(name.provider) {
-            Some(wire) => self.hosted(wire, &name.model),
             None => Ok(Arc::new(MockModel::new(&name.model).with_switch(self.switch.clone()))),
+            Some(wire) => Ok(Arc::new(self.hosted(wire, &name.model)?)),
         }
     }
 
-    fn hosted(&mut self, wire: Wire, model: &str) -> Result<Arc<dyn ModelProvider>, RegistryError> {
+    fn hosted(&mut self, wire: Wire, model: &str) -> Result<HostedModel, RegistryError> {
         let http = self.http()?;
         let hosted = HostedModel::new(wire, model, access(wire, self.settings)?, http);
-        Ok(Arc::new(hosted.map_err(|error| RegistryError::Client { reason: error.to_string() })?))
+        hosted.map_err(|error| RegistryError::Client { reason: error.to_string() })
     }
 
     fn http(&mut self) -> Result<reqwest::Client, RegistryError> {

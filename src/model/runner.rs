@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use self::steps::Steps;
@@ -17,7 +16,10 @@ use super::guardrails::{self, Cause, Checked};
 use super::port::{ModelError, ModelOutput, ModelProvider, Usage};
 use super::prompt::{HistoryTurn, SystemPrompt};
 use super::reply::{Bounds, Faults, Reply};
+use super::report::{ModelReport, ModelsReport};
+use super::slots::Slots;
 use super::spent::{Bill, Spent};
+use super::typical::{Typical, TypicalTurn};
 use crate::config::{ModelName, ModelSettings, ReasoningEffort, Tenant};
 use crate::domain::{ContactText, EscalationReason, Role, Usd};
 use crate::tools::TurnTools;
@@ -85,7 +87,8 @@ pub struct Runner {
     fallback: Option<Candidate>,
     max_output_tokens: u32,
     reasoning_effort: Option<ReasoningEffort>,
-    calls: Semaphore,
+    calls: Slots,
+    typical: Typical,
 }
 
 impl Runner {
@@ -97,7 +100,8 @@ impl Runner {
             fallback: None,
             max_output_tokens: settings.max_output_tokens,
             reasoning_effort: settings.reasoning_effort,
-            calls: Semaphore::new(settings.max_concurrent.min(Semaphore::MAX_PERMITS)),
+            calls: Slots::new(settings.max_concurrent),
+            typical: Typical::default(),
         }
     }
 
@@ -111,6 +115,33 @@ impl Runner {
         settings: &ModelSettings,
     ) -> Self {
         Self { fallback: Some(Candidate::new(provider, model, settings)), ..self }
+    }
+
+    /// The same for turns that are aborted after `abort` (`MODEL_ABORT_MS`). When there is a fallback, a call of the first
+    /// model that has not answered after half of that has timed out, so that the fallback can still answer inside the
+    /// same bound (DEC-10). Without a fallback only the abort ends a call.
+    #[must_use]
+    pub fn within(mut self, abort: Duration) -> Self {
+        self.first.within(abort, self.fallback.is_some());
+        if let Some(fallback) = &mut self.fallback {
+            fallback.within(abort, false);
+        }
+        self
+    }
+
+    /// What can be seen of the models from outside (ARC-24, DEC-27).
+    #[must_use]
+    pub fn report(&self) -> ModelsReport {
+        let models: Vec<ModelReport> =
+            std::iter::once(&self.first).chain(&self.fallback).map(Candidate::report).collect();
+        ModelsReport { running: self.calls.running(), waiting: self.calls.waiting(), models }
+    }
+
+    /// What a turn under this configuration usually takes: the average of the last turns, before the first an estimate on
+    /// the high side (02 section 14).
+    #[must_use]
+    pub fn typical_turn(&self, system: &SystemPrompt) -> TypicalTurn {
+        self.typical.turn(system.text().len(), self.max_output_tokens, self.first.prices())
     }
 
     /// The model string of the model that is asked first.
@@ -127,7 +158,9 @@ impl Runner {
             Ok(object) => (self.check(&object, &input), None),
             Err(error) => (failed(&input.tenant, &error), Some(error)),
         };
-        let Bill { usage, cost, model, tools_offered } = input.spent.bill();
+        let bill = input.spent.bill();
+        self.typical.note(&bill);
+        let Bill { usage, cost, model, tools_offered } = bill;
         TurnResult {
             reply: checked.reply,
             usage,
@@ -145,7 +178,7 @@ impl Runner {
     fn check(&self, object: &Value, input: &TurnInput) -> Checked {
         let agent_turns = input.history.iter().filter(|turn| turn.role == Role::Agent);
         let earlier: Vec<&str> = agent_turns.map(|turn| turn.text.expose()).collect();
-        guardrails::check(object, &input.tenant.rules, &earlier)
+        guardrails::check(object, &input.tenant.rules, &earlier, input.system.leaks())
     }
 }
 

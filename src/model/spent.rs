@@ -65,11 +65,14 @@ mod tests {
         let shared = spent.clone();
         spent.ask("mock:demo", true);
         spent.ask("mock:other", false);
-        let usage = Usage { input: Some(2), output: None, cache_read: Some(1) };
+        let usage = Usage { input: Some(2), output: None, cache_read: Some(1), cache_write: None };
         spent.add(usage, Usd::new(Decimal::new(15, 4)));
         spent.add(Usage { output: Some(3), ..usage }, Usd::new(Decimal::new(5, 4)));
         let bill = shared.bill();
-        assert_eq!(bill.usage, Usage { input: Some(4), output: Some(3), cache_read: Some(2) });
+        assert_eq!(
+            bill.usage,
+            Usage { input: Some(4), output: Some(3), cache_read: Some(2), cache_write: None }
+        );
         assert_eq!((bill.cost.get(), bill.model.as_str()), (Decimal::new(2, 3), "mock:other"));
         assert!(bill.tools_offered);
         spent.add(usage, Usd::new(LARGEST_COST));

@@ -153,8 +153,8 @@ pub(super) const RECORD: &str = concat!(
             array(select message_id from mine union select message_id from kept) as waiting"
 );
 
-/// Reads what the turn needs: history when it may be read, and the day's spend with what is not yet confirmed
-/// (HISTW-1 to HISTW-5, ARC-33). The binding is the recorded one. A `first` message under enforcement reads nothing
+/// Reads what the turn needs: history when it may be read, and the day's spend with what is not yet confirmed and how
+/// many turns are still to report theirs (HISTW-1 to HISTW-5, ARC-33). The binding is the recorded one. A `first` message under enforcement reads nothing
 /// from before the contact's first token was issued: nothing proves that it is this caller's (TOK-14, DEC-24).
 pub(super) const READ: &str = concat!(
     "select coalesce(b.tokens, 0)::bigint + o.tokens as tokens, coalesce(b.cost_usd, 0) + o.cost_usd as cost_usd,
@@ -171,6 +171,8 @@ pub(super) const READ: &str = concat!(
                order by t.seq desc limit $6) h) end as history,
        exists (select 1 from outbox x where x.tenant_id = $1 and x.subscriber_id = $2 and x.kind = 'reply'
                  and x.status in ('pending', 'delivering')) as reply_queued,
+       (select count(*) from rs_owed r where r.tenant_id = $1 and r.status = 'running'
+          and (r.created_at, r.turn_id) < (me.created_at, me.turn_id)) as running_before,
        ",
     pause_columns!(),
     " from conversations c ",
@@ -282,6 +284,8 @@ pub struct OpenTurn {
     pub spent_tokens: i64,
     /// US dollars spent today by the tenant, unconfirmed turns included.
     pub spent_usd: Decimal,
+    /// Turns of the tenant that are under way, in any process, and began before this one (02 section 14).
+    pub running_before: i64,
     /// True when an earlier reply to the contact is still on its way (LANE-7).
     pub reply_queued: bool,
     /// The contact's open handoff (DEC-35); `None` when there is none, or the agent has gone on since (DEC-9).
@@ -508,6 +512,7 @@ fn started(lane_row: &Row, recorded: &Row, read: &Row) -> Result<OpenTurn, Store
         hourly_count: recorded.try_get("hourly_count")?,
         spent_tokens: read.try_get("tokens")?,
         spent_usd: read.try_get("cost_usd")?,
+        running_before: read.try_get("running_before")?,
         reply_queued: read.try_get("reply_queued")?,
         handoff: open_handoff(read)?,
         token_row: recorded.try_get("token_row")?,

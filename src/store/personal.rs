@@ -31,6 +31,7 @@ const PERSONAL: &[(&str, Belongs)] = &[
     ("rs_lanes", Belongs::ToConversation),
     ("nudges", Belongs::ToConversation),
     ("outbox", Belongs::ToEither),
+    ("rs_turn_checks", Belongs::ToConversation),
     ("turns", Belongs::ToConversation),
     ("rate_counters", Belongs::ToSubscriber),
     ("conversations", Belongs::IsContact),

@@ -201,6 +201,7 @@ async fn read(lease: &Lease, taken: &Row, taker: &Taker) -> Result<SecondRun, St
         hourly_count: None,
         spent_tokens: 0,
         spent_usd: Decimal::ZERO,
+        running_before: 0,
         reply_queued: found.try_get("reply_queued")?,
         handoff: open_handoff(&found)?,
         token_row: None,

@@ -2,8 +2,9 @@
 //! the reply goes inline or behind another, and releases the lane, all under the fence (ARC-45, ARC-46).
 
 use rust_decimal::Decimal;
+use serde::Serialize;
 use serde_json::Value;
-use tokio_postgres::types::ToSql;
+use tokio_postgres::types::{Json, ToSql};
 use uuid::Uuid;
 
 use super::{Database, StoreError};
@@ -47,6 +48,11 @@ pub(super) const SETTLE: &str = "
       select $10::uuid, owed.conversation_id, 'agent', $11::text, $12::text, $13::text, $14::boolean, $15::jsonb,
              $16::integer, $17::integer, $18::integer, $19::numeric, $20::integer, $21::timestamptz
       from owed),
+    checked as (
+      insert into rs_turn_checks (turn_id, conversation_id, cause, interventions, confidence, ungrounded, escalation_reason)
+      select $10, owed.conversation_id, x.cause, x.interventions, x.confidence, x.ungrounded, $22
+      from owed, jsonb_to_record($24::jsonb) as x(cause text, interventions text[], confidence real, ungrounded integer)
+      where $24::jsonb is not null),
     queued as (
       insert into outbox (tenant_id, subscriber_id, conversation_id, kind, payload, next_attempt_at)
       select c.tenant_id, c.subscriber_id, c.id, 'reply', $6,
@@ -90,6 +96,22 @@ pub struct SettleRequest {
     pub agent: AgentRow,
     /// Reason of a handoff; `None` when the reply does not escalate.
     pub escalation: Option<EscalationReason>,
+    /// What the checks made of the reply; `None` when there were none.
+    pub checks: Option<CheckRow>,
+}
+
+/// Why a turn came to what it came to, kept beside its agent row (01 section 17). Names and numbers alone: no word of the
+/// contact, the reply or a provider.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CheckRow {
+    /// A word of GUARD-14; `None` when the reply does not escalate, or not by the model or the guardrails.
+    pub cause: Option<&'static str>,
+    /// Names of interventions and of a failure, in order.
+    pub interventions: Vec<String>,
+    /// The model's own certainty, 0 to 1; `None` when it gave none.
+    pub confidence: Option<f64>,
+    /// Prices in the reply that nobody published.
+    pub ungrounded: usize,
 }
 
 /// The row of `turns` that holds the reply.
@@ -200,6 +222,7 @@ async fn settle_once(database: &Database, request: &SettleRequest) -> Result<Set
         &agent.at,
         &request.escalation.map(EscalationReason::as_str),
         &request.rest,
+        &request.checks.as_ref().map(Json),
     ];
     let row = lease.client()?.query_opt(&statement, values).await?;
     lease.give_back();

@@ -94,6 +94,7 @@ impl Fixture {
                 at: Timestamp::now(),
             },
             escalation: None,
+            checks: None,
         };
         (turn, settle(&self.database, &request).await.unwrap().settled)
     }
@@ -253,6 +254,7 @@ async fn an_aborted_call_is_recorded_with_its_model_and_time() {
             at: Timestamp::now(),
         },
         escalation: None,
+        checks: None,
     };
     settle(&fixture.database, &request).await.unwrap();
     let sql = "select model, latency_ms, input_tokens, cost_usd from turns where role = 'agent'";
@@ -278,4 +280,51 @@ async fn a_reply_that_is_never_confirmed_silences_nobody() {
         "insert into rs_processes (id, tenant_id) select process_id, 'test' from rs_owed where not queued";
     fixture.client.batch_execute(sql).await.unwrap();
     assert_eq!(claimed(&fixture).await, [["second"]]);
+}
+
+/// 01 section 17, ARC-30, DEC-13: why a turn came to what it came to stands beside its agent row, written by the same
+/// statement, and goes with it.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_checks_found_is_kept_with_the_turn() {
+    let fixture = Fixture::new().await;
+    let (turn, opened) = fixture.opened().await;
+    let mut request = SettleRequest {
+        conversation: opened.conversation,
+        turn,
+        fence: opened.fence,
+        process: fixture.process,
+        deferred: true,
+        payload: json!({ "messages": ["sorry"] }),
+        rest: None,
+        agent: AgentRow {
+            id: Uuid::now_v7(),
+            text: "sorry".to_owned(),
+            outcome: Outcome::EscalatedModel,
+            bound: true,
+            actions: None,
+            usage: None,
+            at: Timestamp::now(),
+        },
+        escalation: Some(EscalationReason::LowConfidence),
+        checks: Some(CheckRow {
+            cause: Some("confidence"),
+            interventions: vec!["field_echo_stripped".to_owned(), "confidence_below_threshold".to_owned()],
+            confidence: Some(0.25),
+            ungrounded: 2,
+        }),
+    };
+    settle(&fixture.database, &request).await.unwrap();
+    request.agent.id = Uuid::now_v7();
+    settle(&fixture.database, &request).await.unwrap();
+    let sql = "select x.cause, x.interventions, x.confidence, x.ungrounded, x.escalation_reason
+               from rs_turn_checks x join turns t on t.id = x.turn_id and t.role = 'agent'
+               where x.conversation_id = t.conversation_id";
+    let rows = fixture.client.query(sql, &[]).await.unwrap();
+    assert_eq!(rows.len(), 1, "a superseded turn keeps nothing");
+    assert_eq!(rows[0].get::<_, String>(0), "confidence");
+    assert_eq!(rows[0].get::<_, Vec<String>>(1), ["field_echo_stripped", "confidence_below_threshold"]);
+    assert_eq!((rows[0].get::<_, f32>(2), rows[0].get::<_, i32>(3)), (0.25, 2));
+    assert_eq!(rows[0].get::<_, String>(4), "low_confidence");
+    fixture.client.execute("delete from turns", &[]).await.unwrap();
+    assert!(fixture.client.query("select 1 from rs_turn_checks", &[]).await.unwrap().is_empty());
 }

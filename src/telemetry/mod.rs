@@ -27,6 +27,7 @@ mod fields;
 mod figures;
 mod layer;
 mod level;
+mod once_per_day;
 mod panics;
 mod redaction;
 mod scrubber;
@@ -40,6 +41,7 @@ use std::sync::Mutex;
 use tracing_subscriber::layer::SubscriberExt;
 
 pub use level::LogLevel;
+pub use once_per_day::OncePerDay;
 pub use panics::install_hook as install_panic_hook;
 pub use redaction::{Marks, is_removed_key, scrub_text, scrub_with};
 pub use seldom::Seldom;

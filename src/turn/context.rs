@@ -7,9 +7,10 @@ use super::tokens::TokenWriter;
 use crate::config::{Settings, Tenant};
 use crate::domain::{ChannelName, Clock, TenantId};
 use crate::manychat;
-use crate::model::{Runner, SystemPrompt};
+use crate::model::{Figures, Runner, SystemPrompt};
 use crate::store::notices::Freed;
 use crate::store::{Database, Pulse};
+use crate::telemetry::OncePerDay;
 
 /// Services and settings that all turns of a process share.
 pub struct TurnContext {
@@ -27,6 +28,8 @@ pub struct TurnContext {
     pub pulse: Pulse,
     /// Where lanes are put that another process waits for (ARC-47a).
     pub freed: Arc<Freed>,
+    /// What was said once today (02 section 14).
+    pub said_today: OncePerDay,
     /// What the environment says about turns.
     pub settings: TurnSettings,
 }
@@ -82,14 +85,17 @@ pub struct Snapshot {
     pub tenant: Arc<Tenant>,
     /// The system part of every request under this configuration.
     pub system: SystemPrompt,
+    /// The figures a reply may name (FN-PRICE-5).
+    pub figures: Figures,
 }
 
 impl Snapshot {
-    /// Builds the system part once.
+    /// Builds once what follows from the files.
     #[must_use]
     pub fn new(tenant: Tenant) -> Self {
         let system = SystemPrompt::build(&tenant);
-        Self { tenant: Arc::new(tenant), system }
+        let figures = Figures::of(&tenant.catalog);
+        Self { tenant: Arc::new(tenant), system, figures }
     }
 }
 

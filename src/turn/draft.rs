@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use crate::channel::{self, MarkStyle};
 use crate::domain::{EscalationReason, Outcome};
-use crate::model::{self, Bill, Cause, Reply, TurnResult};
+use crate::model::{Bill, Cause, Figures, LeakCheck, Reply, TurnResult};
+use crate::store::settle::CheckRow;
 
 use super::guards::Denial;
 
@@ -42,6 +43,8 @@ pub struct Draft {
     pub texts: Vec<String>,
     /// How.
     pub decision: Decision,
+    /// Prices in it that nobody published or asked about (FN-PRICE-2). Counted, never blocked.
+    pub ungrounded: usize,
 }
 
 impl Draft {
@@ -76,7 +79,7 @@ impl Draft {
     /// A reply of the tenant's own copy, delivered as it is.
     #[must_use]
     pub fn of_copy(reply: Reply, decision: Decision) -> Self {
-        Self { texts: reply.messages.clone(), reply, decision }
+        Self { texts: reply.messages.clone(), reply, decision, ungrounded: 0 }
     }
 
     /// No reply at all: a person has taken over.
@@ -95,20 +98,74 @@ impl Draft {
     /// What the model came to. Its text is converted to the channel's marks and then looked through for leaks once
     /// more: marks taken out of a word can spell what stood in no raw text (DEC-32).
     #[must_use]
-    pub fn of_model(mut result: TurnResult, marks: MarkStyle, escalation: &str) -> Self {
+    pub fn of_model(mut result: TurnResult, marks: MarkStyle, escalation: &str, leaks: &LeakCheck) -> Self {
         if !is_model_text(&result) {
             return Self::of_copy(result.reply.clone(), Decision::Model(Box::new(result)));
         }
         let texts: Vec<String> =
             result.reply.messages.iter().map(|text| channel::convert(text, marks)).collect();
-        if texts.iter().any(|text| model::leaks(text)) {
+        if leaks.finds(texts.iter().map(String::as_str)) {
             result.reply = Reply::handoff(escalation, EscalationReason::LowConfidence);
             result.interventions = vec!["prompt_leak_detected".to_owned()];
             result.cause = Some(Cause::Leak);
             return Self::of_copy(result.reply.clone(), Decision::Model(Box::new(result)));
         }
-        Self { reply: result.reply.clone(), texts, decision: Decision::Model(Box::new(result)) }
+        Self {
+            reply: result.reply.clone(),
+            texts,
+            decision: Decision::Model(Box::new(result)),
+            ungrounded: 0,
+        }
     }
+
+    /// Counts the prices in a model's words that are neither published nor the contact's own (FN-PRICE-2).
+    #[must_use]
+    pub fn grounded_in<'text>(self, figures: &Figures, said: impl IntoIterator<Item = &'text str>) -> Self {
+        let Decision::Model(result) = &self.decision else { return self };
+        if !is_model_text(result) {
+            return self;
+        }
+        let ungrounded = figures.unheard_of(&self.reply.text(), said);
+        Self { ungrounded, ..self }
+    }
+
+    /// What is kept about the turn besides its words: why it came to this (01 section 17). `None` when neither a model
+    /// ran nor a person was called.
+    #[must_use]
+    pub fn checks(&self) -> Option<CheckRow> {
+        let row = |cause, interventions, confidence| CheckRow {
+            cause,
+            interventions,
+            confidence,
+            ungrounded: self.ungrounded,
+        };
+        match &self.decision {
+            Decision::Model(result) => {
+                Some(row(result.cause.map(Cause::as_str), names(result), confidence_of(result)))
+            }
+            Decision::Aborted { .. } => {
+                Some(row(Some(Cause::Error.as_str()), vec!["aborted".to_owned()], None))
+            }
+            _ => self.reply.escalate.then(|| row(None, Vec::new(), None)),
+        }
+    }
+}
+
+/// What the model said of its own certainty. A reply that was replaced has ours instead; one that was replaced for its
+/// confidence has the model's in the intervention (GUARD-6).
+fn confidence_of(result: &TurnResult) -> Option<f64> {
+    let judged = |line: &String| line.strip_prefix("confidence_below_threshold: ")?.parse().ok();
+    match result.cause {
+        None | Some(Cause::Model) => Some(result.reply.confidence),
+        Some(Cause::Confidence) => result.interventions.iter().find_map(judged),
+        Some(Cause::Schema | Cause::Leak | Cause::Error) => None,
+    }
+}
+
+/// The names of the interventions and of the failure; what stands behind a colon are values.
+fn names(result: &TurnResult) -> Vec<String> {
+    let named = result.interventions.iter().map(|line| line.split(':').next().unwrap_or_default());
+    named.chain(result.error.as_deref()).map(str::to_owned).collect()
 }
 
 /// True when the model wrote the text; a handoff of ours and the tenant's closer are copy.
@@ -148,7 +205,12 @@ mod tests {
     /// DEC-4, DEC-32: history keeps the raw text, the contact reads the converted one.
     #[test]
     fn a_models_text_is_converted_and_kept_raw() {
-        let draft = Draft::of_model(result("**Yes**"), MarkStyle::Whatsapp, "A person will answer.");
+        let draft = Draft::of_model(
+            result("**Yes**"),
+            MarkStyle::Whatsapp,
+            "A person will answer.",
+            &LeakCheck::default(),
+        );
         assert_eq!((draft.texts[0].as_str(), draft.reply.text().as_str()), ("*Yes*", "**Yes**"));
         assert_eq!(draft.outcome(false), Outcome::AnsweredInline);
         assert_eq!(draft.outcome(true), Outcome::Deferred);
@@ -158,11 +220,58 @@ mod tests {
     #[test]
     fn a_leak_that_the_conversion_spells_is_handed_off() {
         for text in ["CATALOG \\(Larkspur Woodshop\\)", "<<<CONTACT\\_MESSAGE>>>", "OPERATING **RULES**"] {
-            let draft = Draft::of_model(result(text), MarkStyle::Plain, "A person will answer.");
+            let draft = Draft::of_model(
+                result(text),
+                MarkStyle::Plain,
+                "A person will answer.",
+                &LeakCheck::default(),
+            );
             assert_eq!(draft.texts, ["A person will answer."], "{text}");
             assert_eq!(draft.escalation(), Some(EscalationReason::LowConfidence));
             assert_eq!(draft.outcome(false), Outcome::EscalatedModel);
         }
+    }
+
+    /// 01 section 17: what is kept of a turn: names and numbers, no value behind a colon, the model's own certainty.
+    #[test]
+    fn checks_hold_names_and_the_models_certainty() {
+        let mut unsure = result("raw");
+        unsure.reply = Reply::handoff("We call you.", EscalationReason::LowConfidence);
+        unsure.cause = Some(Cause::Confidence);
+        unsure.interventions =
+            vec!["field_echo_stripped".to_owned(), "confidence_below_threshold: 0.41".to_owned()];
+        let draft = Draft::of_model(unsure, MarkStyle::Plain, "unused", &LeakCheck::default());
+        let names = vec!["field_echo_stripped".to_owned(), "confidence_below_threshold".to_owned()];
+        let expected = CheckRow {
+            cause: Some("confidence"),
+            interventions: names,
+            confidence: Some(0.41),
+            ungrounded: 0,
+        };
+        assert_eq!(draft.checks(), Some(expected));
+        let mut failed = result("raw");
+        failed.cause = Some(Cause::Error);
+        failed.error = Some("provider_status_500".to_owned());
+        failed.interventions = vec!["model_error: provider_status_500".to_owned()];
+        let checks =
+            Draft::of_model(failed, MarkStyle::Plain, "unused", &LeakCheck::default()).checks().unwrap();
+        assert_eq!((checks.cause, checks.confidence), (Some("error"), None));
+        assert_eq!(checks.interventions, ["model_error", "provider_status_500"]);
+        assert_eq!(Draft::hushed().checks(), None);
+    }
+
+    /// FN-PRICE-2: figures are counted in a model's words alone, and the reply stays as it is.
+    #[test]
+    fn ungrounded_figures_are_counted_and_delivered() {
+        let figures = Figures::of(&crate::config::demo::tenant().unwrap().catalog);
+        let drafted = |text: &str, said: &[&str]| {
+            let draft = Draft::of_model(result(text), MarkStyle::Plain, "unused", &LeakCheck::default());
+            draft.grounded_in(&figures, said.iter().copied())
+        };
+        let draft = drafted("It is $499, or $450.00.", &["hello"]);
+        assert_eq!((draft.ungrounded, draft.texts[0].as_str()), (1, "It is $499, or $450.00."));
+        assert_eq!(draft.checks().unwrap().ungrounded, 1);
+        assert_eq!(drafted("So $499 is your limit.", &["i have 499"]).ungrounded, 0);
     }
 
     /// DEC-35: tenant copy is never converted.
@@ -171,7 +280,7 @@ mod tests {
         let mut handed_off = result("raw");
         handed_off.reply = Reply::handoff("We **call** you.", EscalationReason::LowConfidence);
         handed_off.cause = Some(Cause::Confidence);
-        let draft = Draft::of_model(handed_off, MarkStyle::Whatsapp, "unused");
+        let draft = Draft::of_model(handed_off, MarkStyle::Whatsapp, "unused", &LeakCheck::default());
         assert_eq!(draft.texts, ["We **call** you."]);
     }
 }

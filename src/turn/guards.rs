@@ -1,8 +1,6 @@
 //! Guards before the model: a denied turn costs no tokens and becomes a handoff (02 section 7).
 
-use rust_decimal::Decimal;
-use rust_decimal::prelude::FromPrimitive;
-
+use super::budget::{Day, cost_cap};
 use crate::config::Rules;
 use crate::domain::EscalationReason;
 use crate::store::open::OpenTurn;
@@ -17,13 +15,13 @@ pub struct Denial {
 }
 
 /// Judges the four guards in order; the first denial wins (GRD-1). Counting has happened in Open for all of
-/// them, denied or not (GRD-2). `texts` are the messages of the turn, media left out.
+/// them, denied or not (GRD-2). `texts` are the messages of the turn, media left out; `day` is what the tenant has spent.
 #[must_use]
-pub fn judge(rules: &Rules, texts: &[&str], opened: &OpenTurn) -> Option<Denial> {
+pub(super) fn judge(rules: &Rules, texts: &[&str], opened: &OpenTurn, day: &Day) -> Option<Denial> {
     keyword(rules, texts)
         .or_else(|| turn_cap(rules, opened.turn_count))
         .or_else(|| hourly_limit(rules, opened.hourly_count))
-        .or_else(|| daily_budget(rules, opened))
+        .or_else(|| daily_budget(rules, day))
 }
 
 /// A keyword as a substring, letter case ignored, blanks significant (KEY-1). Blank keywords are ignored (KEY-3).
@@ -57,14 +55,18 @@ fn hourly_limit(rules: &Rules, hourly_count: Option<i32>) -> Option<Denial> {
     })
 }
 
-/// The tenant's spend of the UTC day has reached a cap (BUD-2).
-fn daily_budget(rules: &Rules, opened: &OpenTurn) -> Option<Denial> {
-    let spent_tokens = u64::try_from(opened.spent_tokens).unwrap_or(0);
-    let cost_cap = Decimal::from_f64(rules.budget.daily_cost_cap_usd).unwrap_or(Decimal::MAX);
-    let detail = if spent_tokens >= rules.budget.daily_token_cap {
+/// The tenant's spend of the UTC day has reached a cap (BUD-2), or will when the turns under way have reported theirs:
+/// otherwise all that begin together would pass (02 section 14).
+fn daily_budget(rules: &Rules, day: &Day) -> Option<Denial> {
+    let (token_cap, cost_cap) = (rules.budget.daily_token_cap, cost_cap(rules));
+    let detail = if day.spent_tokens >= token_cap {
         "daily token cap"
-    } else if opened.spent_usd >= cost_cap {
+    } else if day.spent_usd >= cost_cap {
         "daily cost cap"
+    } else if day.expected_tokens >= token_cap {
+        "daily token cap, with the turns under way"
+    } else if day.expected_usd >= cost_cap {
+        "daily cost cap, with the turns under way"
     } else {
         return None;
     };

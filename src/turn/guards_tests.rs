@@ -1,6 +1,9 @@
+use rust_decimal::Decimal;
+
 use super::*;
 use crate::config::{Budget, Burst, Messages, RateLimit};
-use crate::domain::{Binding, ConversationId};
+use crate::domain::{Binding, ConversationId, Usd};
+use crate::model::TypicalTurn;
 
 fn rules() -> Rules {
     Rules {
@@ -36,6 +39,7 @@ fn opened() -> OpenTurn {
         hourly_count: Some(1),
         spent_tokens: 0,
         spent_usd: Decimal::ZERO,
+        running_before: 0,
         reply_queued: false,
         handoff: None,
         token_row: None,
@@ -43,8 +47,14 @@ fn opened() -> OpenTurn {
     }
 }
 
+/// As a turn is judged while turns take 100 tokens and a cent.
+fn judged(rules: &Rules, texts: &[&str], opened: &OpenTurn) -> Option<Denial> {
+    let typical = TypicalTurn { tokens: 100, cost: Usd::new(Decimal::new(1, 2)) };
+    judge(rules, texts, opened, &Day::of(opened, typical))
+}
+
 fn detail(rules: &Rules, texts: &[&str], opened: &OpenTurn) -> Option<String> {
-    judge(rules, texts, opened).map(|denial| denial.detail)
+    judged(rules, texts, opened).map(|denial| denial.detail)
 }
 
 /// KEY-1, KEY-2, RUL-5, 02/AC-11
@@ -53,7 +63,7 @@ fn a_keyword_matches_as_a_substring_whatever_the_case() {
     let mut rules = rules();
     rules.escalation_keywords = vec!["Talk to a Person".to_owned(), " now ".to_owned()];
     let said = "please, I want to TALK TO A PERSON today";
-    let denial = judge(&rules, &[said], &opened()).unwrap();
+    let denial = judged(&rules, &[said], &opened()).unwrap();
     assert_eq!(denial.reason, EscalationReason::ExplicitRequest);
     assert_eq!(denial.detail, "escalation keyword: Talk to a Person");
     assert_eq!(detail(&rules, &["I know it"], &opened()), None, "blanks of a keyword are significant");
@@ -90,10 +100,27 @@ fn the_message_after_the_hourly_limit_is_denied() {
 fn a_reached_budget_denies_as_out_of_scope() {
     let spent =
         |tokens, cents| OpenTurn { spent_tokens: tokens, spent_usd: Decimal::new(cents, 2), ..opened() };
-    assert_eq!(judge(&rules(), &["hello"], &spent(999, 49)), None);
-    let tokens = judge(&rules(), &["hello"], &spent(1000, 0)).unwrap();
+    assert_eq!(judged(&rules(), &["hello"], &spent(999, 49)), None);
+    let tokens = judged(&rules(), &["hello"], &spent(1000, 0)).unwrap();
     assert_eq!((tokens.reason, tokens.detail.as_str()), (EscalationReason::OutOfScope, "daily token cap"));
     assert_eq!(detail(&rules(), &["hello"], &spent(0, 50)).as_deref(), Some("daily cost cap"));
+}
+
+/// 02 section 14: turns under way count as typical ones, and only as far as they fit.
+#[test]
+fn turns_under_way_count_against_the_caps() {
+    let with = |tokens, cents, running_before| OpenTurn {
+        spent_tokens: tokens,
+        spent_usd: Decimal::new(cents, 2),
+        running_before,
+        ..opened()
+    };
+    let said = |opened: &OpenTurn| detail(&rules(), &["hello"], opened);
+    assert_eq!(said(&with(500, 0, 4)), None);
+    assert_eq!(said(&with(500, 0, 5)).as_deref(), Some("daily token cap, with the turns under way"));
+    assert_eq!(said(&with(0, 48, 1)), None);
+    assert_eq!(said(&with(0, 48, 2)).as_deref(), Some("daily cost cap, with the turns under way"));
+    assert_eq!(said(&with(0, 50, 9)).as_deref(), Some("daily cost cap"));
 }
 
 /// GRD-1, TURN-10, LOG-6: the first denial in the fixed order decides.

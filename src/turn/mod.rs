@@ -4,6 +4,7 @@
 
 mod answers;
 mod binding;
+mod budget;
 mod context;
 mod draft;
 mod guards;

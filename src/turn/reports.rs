@@ -33,7 +33,10 @@ pub(super) fn report_decision(request: &TurnRequest, opened: &OpenTurn, draft: &
         Decision::Aborted { .. } => {
             tracing::error!(%conversation, err = "aborted", "deferred model call failed")
         }
-        Decision::Model(result) => report_model(opened, result, deferred),
+        Decision::Model(result) => {
+            report_model(opened, result, deferred);
+            report_ungrounded(opened, draft.ungrounded);
+        }
     }
 }
 
@@ -49,6 +52,13 @@ fn report_model(opened: &OpenTurn, result: &TurnResult, deferred: bool) {
     if !result.interventions.is_empty() {
         let list = Value::from(result.interventions.clone()).to_string();
         tracing::info!(%conversation, json.interventions = list.as_str(), deferred = deferred.then_some(true), "guardrails intervened");
+    }
+}
+
+/// A count and no word: the figure itself could be anything (FN-PRICE-2, LOG-9).
+fn report_ungrounded(opened: &OpenTurn, ungrounded: usize) {
+    if ungrounded > 0 {
+        tracing::warn!(conversation = %opened.conversation, ungrounded, "reply names a price that nobody published");
     }
 }
 

@@ -8,14 +8,16 @@ use uuid::Uuid;
 
 use super::answers::{Answers, Delivery};
 use super::binding::ContactToken;
+use super::budget::Day;
 use super::context::TurnContext;
 use super::draft::{Decision, Draft};
+use super::guards::Denial;
 use super::reports::{report_decision, report_rest, report_turn};
 use super::request::{MessageRow, Run, TurnRequest};
 use super::tokens::IssuedToken;
-use super::{guards, takeover};
+use super::{budget, guards, takeover};
 use crate::channel::{self, InboundMessage};
-use crate::domain::{Binding, ContactText, EscalationReason, Usd};
+use crate::domain::{Binding, ContactText, EscalationReason, Role, Usd};
 use crate::model::{HistoryTurn, Reply, Spent, TurnInput, Usage};
 use crate::store::inbox::{self, Kept, Waiter};
 use crate::store::open::{NewMessage, OpenRequest, OpenTurn, Opened, Waits};
@@ -184,7 +186,7 @@ pub async fn decide(context: &TurnContext, request: &TurnRequest, opened: &OpenT
     }
     let texts: Vec<&str> = request.texts().map(ContactText::expose).collect();
     // Guards were judged, if at all, in the first run (ARC-46).
-    let denial = (request.run != Run::Second).then(|| guards::judge(rules, &texts, opened)).flatten();
+    let denial = (request.run != Run::Second).then(|| judge(context, request, &texts, opened)).flatten();
     if let Some(denial) = denial {
         let reply = Reply::handoff(&rules.messages.escalation, denial.reason);
         return Draft::of_copy(reply, Decision::Denied(denial));
@@ -193,6 +195,14 @@ pub async fn decide(context: &TurnContext, request: &TurnRequest, opened: &OpenT
         return unreadable_media(request);
     }
     ask_model(context, request, opened).await
+}
+
+/// The guards, with what the tenant's day has cost and what the turns under way will add.
+fn judge(context: &TurnContext, request: &TurnRequest, texts: &[&str], opened: &OpenTurn) -> Option<Denial> {
+    let rules = &request.snapshot.tenant.rules;
+    let day = Day::of(opened, context.runner.typical_turn(&request.snapshot.system));
+    budget::warn_before_a_cap(context, rules, &day);
+    guards::judge(rules, texts, opened, &day)
 }
 
 /// No kind of media can be read yet: the contact is asked to type, or a person takes over (03 section 6.2, ESC-3).
@@ -221,7 +231,10 @@ async fn ask_model(context: &TurnContext, request: &TurnRequest, opened: &OpenTu
         Ok(result) => {
             let marks = channel::profile(context.settings.channel).marks;
             let copy = &request.snapshot.tenant.rules.messages.escalation;
-            Draft::of_model(result, marks, copy)
+            let history = opened.history.iter().filter(|row| row.role == Role::User).map(|row| &row.text);
+            let said = request.texts().chain(history).map(ContactText::expose);
+            let draft = Draft::of_model(result, marks, copy, request.snapshot.system.leaks());
+            draft.grounded_in(&request.snapshot.figures, said)
         }
         Err(_) => {
             let aborted = Decision::Aborted { bill: spent.bill(), latency: started.elapsed() };
@@ -368,6 +381,7 @@ fn settle_request(
             at: context.clock.now(),
         },
         escalation: draft.escalation(),
+        checks: draft.checks(),
     }
 }
 
@@ -385,7 +399,7 @@ fn usage_row(draft: &Draft) -> Option<UsageRow> {
         }
         _ => return None,
     };
-    let Usage { input, output, cache_read } = usage;
+    let Usage { input, output, cache_read, .. } = usage;
     Some(UsageRow { model: model.clone(), input, output, cache_read, cost: cost.map(Usd::get), latency })
 }
 

@@ -30,6 +30,7 @@ fn context() -> TurnContext {
         clock: Arc::new(SystemClock),
         pulse: Pulse::new(ProcessId::fresh(), settings.process_dead),
         freed: Arc::new(Freed::default()),
+        said_today: crate::telemetry::OncePerDay::default(),
         settings: TurnSettings::of(&settings),
     }
 }
@@ -44,6 +45,7 @@ fn opened() -> OpenTurn {
         hourly_count: None,
         spent_tokens: 0,
         spent_usd: rust_decimal::Decimal::ZERO,
+        running_before: 0,
         reply_queued: false,
         handoff: None,
         token_row: None,

@@ -16,14 +16,29 @@ pub struct StubModel {
     pub base_url: String,
 }
 
+/// What a test lets the model answer: the body of a request in, the reply's object out.
+pub type Answering = dyn Fn(&Value) -> Value + Send + Sync;
+
 impl StubModel {
     pub fn start() -> Self {
         let calls = Arc::new(AtomicU64::new(0));
+        Self::serving(move |config| {
+            config.app_data(web::Data::from(Arc::clone(&calls))).default_service(web::post().to(answer));
+        })
+    }
+
+    /// A model that answers as `answering` says.
+    pub fn answering(answering: Arc<Answering>) -> Self {
+        Self::serving(move |config| {
+            let answering = Arc::clone(&answering);
+            let respond = move |body: web::Json<Value>| std::future::ready(completion(&answering(&body)));
+            config.default_service(web::post().to(respond));
+        })
+    }
+
+    fn serving(configure: impl Fn(&mut web::ServiceConfig) + Clone + Send + 'static) -> Self {
         let server = HttpServer::new(move || {
-            App::new()
-                .app_data(web::Data::from(Arc::clone(&calls)))
-                .app_data(web::JsonConfig::default().limit(1024 * 1024))
-                .default_service(web::post().to(answer))
+            App::new().app_data(web::JsonConfig::default().limit(1024 * 1024)).configure(configure.clone())
         });
         let server = server.workers(1).disable_signals().bind(("127.0.0.1", 0)).unwrap();
         let base_url = format!("http://{}/v1", server.addrs()[0]);
@@ -51,10 +66,13 @@ async fn answer(calls: web::Data<AtomicU64>, body: web::Json<Value>) -> HttpResp
         true => "I have said so before.".to_owned(),
         false => format!("Reply {number}: you have told me {text}."),
     };
-    let reply = json!({
+    completion(&json!({
         "messages": [text],
         "escalate": false, "escalation_reason": null, "confidence": 0.9, "closing_question": null,
-    });
+    }))
+}
+
+fn completion(reply: &Value) -> HttpResponse {
     HttpResponse::Ok().json(json!({
         "id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "stub",
         "choices": [{ "index": 0, "finish_reason": "stop",

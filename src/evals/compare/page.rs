@@ -159,15 +159,21 @@ fn statuses(pair: &CasePair<'_>) -> String {
     let same = pair.before.map(|case| case.status) == pair.after.map(|case| case.status);
     match same {
         true => badge(pair.after),
-        false => format!("{} <span aria-label=\"then\">→</span> {}", badge(pair.before), badge(pair.after)),
+        false => {
+            let (before, after) = (badge(pair.before), badge(pair.after));
+            format!("<span class=\"turned\">{before} → {after}</span>")
+        }
     }
 }
 
 /// The changes that the badges and the replies do not show by themselves.
 fn changes(pair: &CasePair<'_>) -> String {
     let shown = pair.changes().into_iter().filter(|change| *change != Change::Status);
-    let tags: String =
-        shown.map(|change| format!("<span class=\"tag\">{}</span>", escaped(&pair.word(change)))).collect();
+    let tags: String = shown
+        .map(|change| {
+            format!("<span class=\"tag\">{}</span>", escaped(&pair.word(change).replace("->", "→")))
+        })
+        .collect();
     if tags.is_empty() { tags } else { format!("<span class=\"tags\">{tags}</span>") }
 }
 
@@ -231,17 +237,34 @@ fn messages(old: &[String], new: &[String], side: Piece) -> String {
     for index in 0..own.len() {
         let (before, after) = (old.get(index).unwrap_or(&empty), new.get(index).unwrap_or(&empty));
         html += "<p class=\"bubble ours\">";
-        for (piece, text) in difference(before, after) {
-            html += &match (piece == side, side) {
-                (true, Piece::Gone) => format!("<del>{}</del>", escaped(text)),
-                (true, _) => format!("<ins>{}</ins>", escaped(text)),
-                (false, _) if piece == Piece::Same => escaped(text),
-                (false, _) => String::new(),
+        for (piece, text) in runs(&difference(before, after), side) {
+            html += &match piece {
+                Piece::Same => escaped(&text),
+                Piece::Gone => format!("<del>{}</del>", escaped(&text)),
+                Piece::New => format!("<ins>{}</ins>", escaped(&text)),
             };
         }
         html += "</p>";
     }
     html
+}
+
+/// What one side shows of a difference, neighbours of one kind together. White space between two marks is marked with
+/// them: a phrase reads better than its words.
+fn runs(found: &[(Piece, &str)], side: Piece) -> Vec<(Piece, String)> {
+    let mut runs: Vec<(Piece, String)> = Vec::new();
+    let mut own = found.iter().filter(|(piece, _)| *piece == side || *piece == Piece::Same).peekable();
+    while let Some((piece, text)) = own.next() {
+        let last = runs.last().map(|(last, _)| *last);
+        let between =
+            text.trim().is_empty() && last == Some(side) && own.peek().is_some_and(|(next, _)| *next == side);
+        let piece = if between { side } else { *piece };
+        match runs.last_mut() {
+            Some((last, run)) if *last == piece => run.push_str(text),
+            _ => runs.push((piece, (*text).to_owned())),
+        }
+    }
+    runs
 }
 
 /// Text as text, in an element or in a quoted attribute. Marks that turn the reading direction, and control characters,

@@ -2,6 +2,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::model::prompt::LEAK_MARKERS;
 use crate::model::reply::utf16_units;
 use crate::model::test_support::{CLOSER, ESCALATION, rules};
 
@@ -31,8 +32,13 @@ fn escalating(messages: Value, confidence: f64) -> Value {
     })
 }
 
+/// Knows the fixed markers only (GUARD-4).
+fn no_secrets() -> LeakCheck {
+    LeakCheck::default()
+}
+
 fn checked(object: &Value) -> Checked {
-    check(object, &rules(), &[])
+    check(object, &rules(), &[], &no_secrets())
 }
 
 fn with_closer() -> Rules {
@@ -52,7 +58,7 @@ fn assert_handoff(checked: &Checked, interventions: &[&str], cause: Cause) {
 #[test]
 fn a_good_reply_passes_unchanged() {
     let object = answer(json!(["  The course is $310.00.", "It runs on Mondays. "]));
-    let result = check(&object, &with_closer(), &["Hello."]);
+    let result = check(&object, &with_closer(), &["Hello."], &no_secrets());
     assert_eq!(result.reply, Reply::parse(&object, Bounds::Validated).unwrap());
     assert_eq!((result.interventions.len(), result.cause), (0, None));
 }
@@ -132,7 +138,7 @@ fn confidence_strictly_below_the_threshold_hands_off() {
     assert_eq!(checked(&confident(0.6)).reply.messages, ["Maybe."]);
     let mut strict = rules();
     strict.confidence_threshold = 0.95;
-    assert_eq!(check(&confident(0.9), &strict, &[]).cause, Some(Cause::Confidence));
+    assert_eq!(check(&confident(0.9), &strict, &[], &no_secrets()).cause, Some(Cause::Confidence));
 }
 
 /// GUARD-6, GUARD-8, ESC-5, 01/AC-10: the model's own escalation keeps reason and words, and asks nothing.
@@ -157,7 +163,7 @@ fn a_fourth_message_is_cut_off() {
 fn an_overlong_message_is_cut_to_the_limit() {
     let mut wordy = rules();
     wordy.messages.escalation = format!("{}😀😀", "x".repeat(999));
-    let result = check(&confident(0.1), &wordy, &[]);
+    let result = check(&confident(0.1), &wordy, &[], &no_secrets());
     assert_eq!(result.reply.messages, ["x".repeat(999)]);
     assert_eq!(result.interventions, ["confidence_below_threshold: 0.1", "message_truncated"]);
 }
@@ -189,7 +195,7 @@ fn a_repetition_is_replaced_by_the_closer() {
         (asking(json!(["a"]), "More?"), "A\nmore?"),
     ];
     for (object, earlier) in cases {
-        let result = check(&object, &with_closer(), &["Hello.", earlier]);
+        let result = check(&object, &with_closer(), &["Hello.", earlier], &no_secrets());
         assert_eq!(result.reply.messages, [CLOSER], "{earlier}");
         assert_eq!(result.reply.closing_question, None);
         assert_eq!((result.reply.escalate, result.reply.confidence), (false, 0.9));
@@ -200,7 +206,7 @@ fn a_repetition_is_replaced_by_the_closer() {
 /// GUARD-11: without a closer the reply goes out and is noted.
 #[test]
 fn a_repetition_without_a_closer_goes_out() {
-    let result = check(&answer(json!(["a 🙂", " B"])), &rules(), &["A\nB"]);
+    let result = check(&answer(json!(["a 🙂", " B"])), &rules(), &["A\nB"], &no_secrets());
     assert_eq!(result.reply.messages, ["a 🙂", " B"]);
     assert_eq!((result.interventions, result.cause), (vec!["duplicate_detected".to_owned()], None));
 }
@@ -215,10 +221,13 @@ fn shared_parts_are_no_repetition() {
         (answer(json!(["🙂"])), "👍"),
     ];
     for (object, earlier) in cases {
-        assert!(check(&object, &with_closer(), &[earlier]).interventions.is_empty(), "{earlier}");
+        assert!(
+            check(&object, &with_closer(), &[earlier], &no_secrets()).interventions.is_empty(),
+            "{earlier}"
+        );
     }
     let escalated = escalating(json!(["A\nB"]), 0.9);
-    assert_eq!(check(&escalated, &with_closer(), &["A\nB"]).reply.messages, ["A\nB"]);
+    assert_eq!(check(&escalated, &with_closer(), &["A\nB"], &no_secrets()).reply.messages, ["A\nB"]);
 }
 
 /// LOG-9
@@ -266,13 +275,13 @@ proptest! {
     /// and the reply is within its bounds.
     #[test]
     fn what_comes_out_is_always_a_valid_reply(object in any_object(), earlier in risky_text()) {
-        let result = check(&object, &with_closer(), &[&earlier]);
+        let result = check(&object, &with_closer(), &[&earlier], &no_secrets());
         let reply = &result.reply;
         prop_assert!((1..=crate::model::MAX_MESSAGES).contains(&reply.messages.len()));
         prop_assert_eq!(reply.escalate, reply.escalation_reason.is_some());
         prop_assert_eq!(reply.escalate, result.cause.is_some());
         for text in reply.messages.iter().chain(&reply.closing_question) {
-            prop_assert!(!leaks(text), "{}", text);
+            prop_assert!(!no_secrets().finds([text.as_str()]), "{}", text);
             prop_assert!(!echo::has_line(text), "{}", text);
             prop_assert!((1..=MAX_MESSAGE_UNITS).contains(&utf16_units(text)));
         }

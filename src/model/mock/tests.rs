@@ -6,6 +6,7 @@ use crate::domain::EscalationReason::{
     self, Complaint, ExplicitRequest, OutOfScope, PaymentReported, PriceNegotiation,
 };
 use crate::model::fence::FencedText;
+use crate::model::meter::Meter;
 use crate::model::port::Image;
 use crate::model::reply::{self, Bounds, Reply};
 use crate::model::test_support::rules;
@@ -36,6 +37,8 @@ fn request(system: &str, messages: Vec<ModelMessage>) -> ModelRequest {
         max_output_tokens: 400,
         temperature: None,
         reasoning_effort: None,
+        meter: Meter::default(),
+        retry_within: None,
     }
 }
 
@@ -374,7 +377,7 @@ fn every_reply_passes_the_guardrails() {
         let object = as_json(script);
         assert!(Reply::parse(&object, Bounds::Model).is_ok(), "{object}");
         assert!(script.reason.is_none() || script.question.is_none(), "{object}");
-        let checked = crate::model::check(&object, &rules(), &[]);
+        let checked = crate::model::check(&object, &rules(), &[], &crate::model::LeakCheck::default());
         let noted = checked.interventions;
         assert!(noted.is_empty() || noted == ["closing_question_already_in_body"], "{noted:?} for {object}");
         assert_eq!(checked.reply.messages[..script.messages.len()], *script.messages);

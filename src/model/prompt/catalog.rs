@@ -2,6 +2,7 @@
 
 use super::CATALOG;
 use crate::config::{Catalog, Faq, Offering, PaymentOption, Price};
+use crate::domain::decimals_of;
 
 /// The line that heads the payment options, and nothing else does: the operating rules only mention its words
 /// inside a sentence (PROMPT-9).
@@ -57,10 +58,22 @@ fn push_payment_options(lines: &mut Vec<String>, options: &[PaymentOption]) {
     lines.extend(options.iter().map(|option| format!("- {}: {}", option.id, option.description)));
 }
 
-/// Hundredths of the currency with thousands separated by commas: `45,000.00 ARS`.
+/// Major units with thousands separated by commas, and as many decimals as the currency has: `45,000.00 ARS`,
+/// `1,500 JPY`.
 fn print_price(price: &Price) -> String {
-    let minor = price.amount.get();
-    let digits = (minor / 100).to_string();
+    let decimals = decimals_of(&price.currency);
+    let in_major = 10_u64.pow(u32::from(decimals));
+    let (major, minor) = (price.amount.get() / in_major, price.amount.get() % in_major);
+    let fraction = if decimals == 0 {
+        String::new()
+    } else {
+        format!(".{minor:0width$}", width = usize::from(decimals))
+    };
+    format!("{}{fraction} {}", grouped(major), price.currency)
+}
+
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
     let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
     for (index, digit) in digits.chars().enumerate() {
         if index > 0 && (digits.len() - index).is_multiple_of(3) {
@@ -68,7 +81,7 @@ fn print_price(price: &Price) -> String {
         }
         grouped.push(digit);
     }
-    format!("{grouped}.{:02} {}", minor % 100, price.currency)
+    grouped
 }
 
 #[cfg(test)]
@@ -92,6 +105,22 @@ mod tests {
         for (amount, expected) in cases {
             let price = Price { amount: MinorUnits::new(amount), currency: "ARS".to_owned() };
             assert_eq!(print_price(&price), format!("{expected} ARS"));
+        }
+    }
+
+    /// 01 section 17: a currency without hundredths is not divided by a hundred.
+    #[test]
+    fn prices_have_the_decimals_of_their_currency() {
+        let cases = [
+            (1_500, "JPY", "1,500 JPY"),
+            (0, "CLP", "0 CLP"),
+            (1_234_567, "KWD", "1,234.567 KWD"),
+            (5, "KWD", "0.005 KWD"),
+            (31_000, "USD", "310.00 USD"),
+        ];
+        for (amount, currency, expected) in cases {
+            let price = Price { amount: MinorUnits::new(amount), currency: currency.to_owned() };
+            assert_eq!(print_price(&price), expected);
         }
     }
 }

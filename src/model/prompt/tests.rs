@@ -81,7 +81,7 @@ fn the_persona_is_trimmed() {
 /// PROMPT-4, 01/AC-6: one configuration, one text.
 #[test]
 fn the_system_part_is_the_same_for_every_turn() {
-    assert_eq!(SystemPrompt::build(&tenant()), SystemPrompt::build(&tenant()));
+    assert_eq!(text_of(&tenant()), text_of(&tenant()));
 }
 
 /// PROMPT-12: no tool is offered yet, so no section speaks of one; `ACTIONS` does not even occur as a word.
@@ -144,7 +144,8 @@ fn the_leak_markers_are_in_the_prompt() {
     let text = text_of(&tenant());
     for marker in LEAK_MARKERS {
         assert!(text.contains(marker), "{marker}");
-        assert!(crate::model::leaks(&format!("It says {marker}Northside Pottery)")));
+        let said = format!("It says {marker}Northside Pottery)");
+        assert!(SystemPrompt::build(&tenant()).leaks().finds([said.as_str()]));
     }
 }
 

@@ -26,8 +26,8 @@ pub(super) fn read(
         ModelOutput::Missing => ModelOutput::Calls(ToolCalls::default()),
         output => without_fillers(output, request),
     };
-    match enclosed_error(body) {
-        Some(failure) if output == ModelOutput::Missing => Err(failure),
+    match Failure::enclosed(body) {
+        Some(failure) if output == ModelOutput::Missing => Err(failure.with_usage(usage)),
         _ => Ok(ModelAnswer { output, usage }),
     }
 }
@@ -42,8 +42,8 @@ pub(super) fn read_unusable(
     request: &ModelRequest,
     body: &Value,
 ) -> Result<ModelAnswer, Failure> {
-    if let Some(failure) = enclosed_error(body) {
-        return Err(failure);
+    if let Some(failure) = Failure::enclosed(body) {
+        return Err(failure.with_usage(usage(wire, body)));
     }
     let raw = broken::calls(body);
     let output = match broken::reply(&raw) {
@@ -96,21 +96,16 @@ pub(super) fn may_be_reply(text: &str) -> bool {
     serde_json::from_str::<Value>(text).is_ok_and(|object| object.get("messages").is_some())
 }
 
-/// Gateways answer 200 and put the status of the failure into the body.
-fn enclosed_error(body: &Value) -> Option<Failure> {
-    let code = body.pointer("/error/code")?.as_u64()?;
-    u16::try_from(code).ok().filter(|code| (400..=599).contains(code)).map(Failure::of_status)
-}
-
 /// Tokens by the provider's own names. genai's numbers are not used: an answer it cannot read has none, and it takes
 /// a count of 0 for none.
-fn usage(wire: Wire, body: &Value) -> Usage {
+pub(super) fn usage(wire: Wire, body: &Value) -> Usage {
     let count = |path: &str| body.pointer(path).and_then(Value::as_u64);
     let usage = match wire {
         Wire::OpenAi | Wire::Ollama => Usage {
             input: count("/usage/prompt_tokens"),
             output: count("/usage/completion_tokens"),
             cache_read: count("/usage/prompt_tokens_details/cached_tokens"),
+            cache_write: count("/usage/prompt_tokens_details/cache_write_tokens"),
         },
         // Its input count leaves out what was written to the cache and read from it.
         Wire::Anthropic => Usage {
@@ -121,6 +116,7 @@ fn usage(wire: Wire, body: &Value) -> Usage {
             ]),
             output: count("/usage/output_tokens"),
             cache_read: count("/usage/cache_read_input_tokens"),
+            cache_write: count("/usage/cache_creation_input_tokens"),
         },
         // Its output count leaves out the thoughts.
         Wire::Google => Usage {
@@ -131,6 +127,7 @@ fn usage(wire: Wire, body: &Value) -> Usage {
                 None,
             ]),
             cache_read: count("/usageMetadata/cachedContentTokenCount"),
+            cache_write: None,
         },
     };
     // A provider that counts what it reads and names no cache read nothing from one.

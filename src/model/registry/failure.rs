@@ -4,9 +4,12 @@
 use std::time::Duration;
 
 use genai::webc;
+use jiff::Timestamp;
+use jiff::fmt::rfc2822;
 use reqwest::header::HeaderMap;
+use serde_json::Value;
 
-use crate::model::port::ModelError;
+use crate::model::port::{ModelError, Usage};
 
 /// A call that failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -19,6 +22,8 @@ pub(super) struct Failure {
     pub(super) retry_after: Option<Duration>,
     /// The part of the request that the provider does not take, when it names one.
     pub(super) refused: Option<Refused>,
+    /// Tokens it reports all the same (DEC-19).
+    pub(super) usage: Usage,
 }
 
 /// A part of the request that some models refuse.
@@ -33,13 +38,30 @@ pub(super) enum Refused {
 impl Failure {
     /// The provider's own status.
     pub(super) fn of_status(code: u16) -> Self {
-        let error = ModelError::Status(code);
-        Self { is_transient: error.is_providers_fault(), error, retry_after: None, refused: None }
+        Self::named(ModelError::Status(code))
     }
 
     /// No answer: no connection, a broken one, or a page of somebody else, such as a proxy.
-    const fn no_answer() -> Self {
-        Self { error: ModelError::Unreachable, is_transient: true, retry_after: None, refused: None }
+    fn no_answer() -> Self {
+        Self::named(ModelError::Unreachable)
+    }
+
+    fn named(error: ModelError) -> Self {
+        let is_transient = error.is_providers_fault();
+        Self { error, is_transient, retry_after: None, refused: None, usage: Usage::default() }
+    }
+
+    /// The failure inside an answer with status 200: gateways, and providers under load, answer so. It is named by the
+    /// status it stands for; one that says nothing known is no answer of the provider (FAIL-17).
+    pub(super) fn enclosed(body: &Value) -> Option<Self> {
+        let error =
+            body.get("error").or_else(|| body.pointer("/0/error")).filter(|error| !error.is_null())?;
+        Some(enclosed_status(error).map_or_else(Self::no_answer, Self::of_status))
+    }
+
+    /// The same failure with the tokens that came with it.
+    pub(super) fn with_usage(self, usage: Usage) -> Self {
+        Self { usage, ..self }
     }
 
     /// A request that could not even be sent; the next one will not be either.
@@ -61,7 +83,7 @@ impl Failure {
             webc::Error::ResponseFailedStatus { status, body, headers } => {
                 let failure = Self::of_status(status.as_u16());
                 Self {
-                    is_transient: failure.is_transient && !forbids_retry(headers),
+                    is_transient: failure.is_transient && !forbids_retry(headers) && !is_used_up(body),
                     retry_after: retry_after(headers),
                     refused: if status.as_u16() == 400 { Refused::named_in(body) } else { None },
                     ..failure
@@ -97,14 +119,71 @@ impl Refused {
     }
 }
 
-/// `retry-after-ms`, else `retry-after` in seconds. A date is not read: then the backoff decides.
+/// Words by which providers name an error beside or instead of a status, and the status they send it with.
+const NAMED_STATUS: [(&str, u16); 20] = [
+    ("rate_limit", 429),
+    ("resource_exhausted", 429),
+    ("insufficient_quota", 429),
+    ("too_many_requests", 429),
+    ("overloaded", 529),
+    ("unavailable", 503),
+    ("deadline_exceeded", 504),
+    ("timeout", 504),
+    ("api_error", 500),
+    ("server_error", 500),
+    ("internal", 500),
+    ("authentication", 401),
+    ("unauthenticated", 401),
+    ("invalid_api_key", 401),
+    ("permission", 403),
+    ("billing", 402),
+    ("not_found", 404),
+    ("too_large", 413),
+    ("invalid_request", 400),
+    ("invalid_argument", 400),
+];
+
+/// The status an error object names: as a number, as a number in a text, or by a word of [`NAMED_STATUS`]. Its message
+/// is not looked at: it can quote the request.
+fn enclosed_status(error: &Value) -> Option<u16> {
+    let names = ["code", "status", "type"].into_iter().filter_map(|key| error.get(key));
+    names.into_iter().find_map(|name| {
+        match name {
+            Value::Number(code) => code.as_u64().and_then(|code| u16::try_from(code).ok()),
+            Value::String(word) => word.parse().ok().or_else(|| named_status(word)),
+            _ => None,
+        }
+        .filter(|code| (400..=599).contains(code))
+    })
+}
+
+fn named_status(word: &str) -> Option<u16> {
+    let word = word.to_lowercase();
+    NAMED_STATUS.iter().find(|(name, _)| word.contains(name)).map(|(_, code)| *code)
+}
+
+/// `retry-after-ms`, else `retry-after`, in seconds or as a date; a date in the past asks for nothing.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<f64>().ok();
+    let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
+    let number = |name: &str| text(name)?.parse::<f64>().ok();
     let seconds = number("retry-after-ms").map(|millis| millis / 1000.0).or_else(|| number("retry-after"));
-    seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+    match seconds {
+        Some(seconds) => Duration::try_from_secs_f64(seconds).ok(),
+        None => until(text("retry-after")?),
+    }
+}
+
+fn until(date: &str) -> Option<Duration> {
+    let at = rfc2822::parse(date).ok()?.timestamp();
+    Duration::try_from(at.duration_since(Timestamp::now())).ok()
 }
 
 /// A header of OpenAI and Anthropic: the failure will stay, for example because the quota is used up.
 fn forbids_retry(headers: &HeaderMap) -> bool {
     headers.get("x-should-retry").is_some_and(|value| value == "false")
+}
+
+/// OpenAI answers 429 also when the account has run dry, which no retry changes.
+fn is_used_up(body: &str) -> bool {
+    body.contains("insufficient_quota")
 }

@@ -5,15 +5,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use genai::resolver::{AuthData, Endpoint};
-use genai::{Client, ModelIden};
+use genai::{Client, ModelIden, webc};
 
 use super::answer;
 use super::capability::Capabilities;
 use super::failure::{Failure, Refused};
+use super::overheard::Overheard;
 use super::request::{self, Form, Target};
 use super::retry::Backoff;
 use super::wire::Wire;
-use crate::model::port::{ModelAnswer, ModelError, ModelOutput, ModelProvider, ModelRequest};
+use crate::model::port::{ModelAnswer, ModelError, ModelOutput, ModelProvider, ModelRequest, Usage};
 
 /// Where a provider is and what opens it.
 #[derive(Clone, Copy)]
@@ -31,6 +32,7 @@ pub(super) struct HostedModel {
     name: ModelIden,
     backoff: Backoff,
     refused: Refusals,
+    overheard: Option<Overheard>,
 }
 
 /// What this process has seen the model refuse.
@@ -67,6 +69,7 @@ impl HostedModel {
             name: ModelIden::new(wire.adapter(), wire.uncut(model)),
             backoff: Backoff::default(),
             refused: Refusals::default(),
+            overheard: None,
         })
     }
 
@@ -76,9 +79,20 @@ impl HostedModel {
         Self { backoff, ..self }
     }
 
+    /// The same, keeping the provider's own words about a failure, for the operator who checks a model. `key` is taken
+    /// out of them.
+    pub(super) fn overheard(self, key: &str) -> Self {
+        Self { overheard: Some(Overheard::new(key)), ..self }
+    }
+
+    /// What the provider said last about a failure, when that is kept.
+    pub(super) fn last_words(&self) -> Option<String> {
+        self.overheard.as_ref()?.take()
+    }
+
     /// A call with its retries (RUN-16).
     async fn call(&self, request: &ModelRequest) -> Result<ModelAnswer, ModelError> {
-        self.backoff.run(|| self.attempt(request)).await
+        self.backoff.run(request.retry_within, || self.attempt(request)).await
     }
 
     /// One attempt, in the form the model is known to take. What it refuses now is asked for in the other form at once
@@ -95,13 +109,32 @@ impl HostedModel {
 
     async fn send(&self, request: &ModelRequest, form: Form) -> Result<ModelAnswer, Failure> {
         let (chat, options) = request::chat(&self.target, request, form);
-        match self.client.exec_chat(self.name.clone(), chat, Some(&options)).await {
+        let outcome = self.client.exec_chat(self.name.clone(), chat, Some(&options)).await;
+        if let Some(overheard) = &self.overheard {
+            overheard.listen(&outcome);
+        }
+        let read = match outcome {
             Ok(response) => answer::read(self.target.wire, request, response),
             Err(genai::Error::ChatResponseGeneration { response_body, .. }) => {
                 answer::read_unusable(self.target.wire, request, &response_body)
             }
-            Err(error) => Err(Failure::of(&error)),
+            Err(error) => Err(Failure::of(&error).with_usage(self.reported(&error))),
+        };
+        if let Err(failure) = &read {
+            request.meter.add(&failure.usage);
         }
+        read
+    }
+
+    /// Tokens that an error body tells of: gateways charge for calls that their upstream has ended (DEC-19).
+    fn reported(&self, error: &genai::Error) -> Usage {
+        let genai::Error::WebModelCall { webc_error: webc::Error::ResponseFailedStatus { body, .. }, .. } =
+            error
+        else {
+            return Usage::default();
+        };
+        serde_json::from_str(body)
+            .map_or_else(|_| Usage::default(), |body| answer::usage(self.target.wire, &body))
     }
 
     fn form(&self, request: &ModelRequest) -> Form {

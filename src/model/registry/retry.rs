@@ -3,6 +3,8 @@
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::failure::Failure;
 use crate::model::port::ModelError;
 
@@ -14,7 +16,7 @@ const MOST_RETRIES: u32 = 2;
 pub(super) struct Backoff {
     /// Before the first retry; each further one waits twice as long.
     pub(super) first: Duration,
-    /// A provider that asks for more is not waited for: its failure stands.
+    /// A provider that asks for more is not waited for: its failure stands. Only where the caller sets no bound.
     pub(super) longest: Duration,
 }
 
@@ -26,22 +28,32 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// Calls `attempt` until it succeeds, fails for good, or has been retried twice. Dropping the future ends it at
-    /// once, also while it waits (RUN-13).
+    /// Calls `attempt` until it succeeds, fails for good, or has been retried twice. No retry begins later than `within`
+    /// after the beginning: a provider that asks for a longer wait gets none, since the caller would not see its end.
+    /// Dropping the future ends it at once, also while it waits (RUN-13).
     ///
     /// # Errors
     /// The last attempt's.
-    pub(super) async fn run<T, Attempt>(self, mut attempt: impl FnMut() -> Attempt) -> Result<T, ModelError>
+    pub(super) async fn run<T, Attempt>(
+        self,
+        within: Option<Duration>,
+        mut attempt: impl FnMut() -> Attempt,
+    ) -> Result<T, ModelError>
     where
         Attempt: Future<Output = Result<T, Failure>>,
     {
         let mut retries = 0;
+        let begun = Instant::now();
         loop {
             let failure = match attempt().await {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
-            match self.pause(retries, &failure, jitter()) {
+            let left = within.map(|within| within.saturating_sub(begun.elapsed()));
+            match self
+                .pause(retries, &failure, jitter())
+                .filter(|pause| *pause <= left.unwrap_or(self.longest))
+            {
                 Some(pause) => tokio::time::sleep(pause).await,
                 None => return Err(failure.error),
             }
@@ -49,14 +61,13 @@ impl Backoff {
         }
     }
 
-    /// The wait before the next retry; `None` when there is none. `jitter` is 0 to 1.
+    /// The wait before the next retry, as long as the provider asks for; `None` when there is none. `jitter` is 0 to 1.
     fn pause(&self, retries: u32, failure: &Failure, jitter: f64) -> Option<Duration> {
         if !failure.is_transient || retries >= MOST_RETRIES {
             return None;
         }
         let backoff = self.first.saturating_mul(1 << retries).mul_f64(1.0 + jitter / 4.0);
-        let pause = failure.retry_after.map_or(backoff, |asked| asked.max(backoff));
-        (pause <= self.longest).then_some(pause)
+        Some(failure.retry_after.map_or(backoff, |asked| asked.max(backoff)))
     }
 }
 
@@ -71,7 +82,6 @@ mod tests {
     use std::cell::Cell;
 
     use proptest::prelude::{Strategy, proptest};
-    use tokio::time::Instant;
 
     use super::*;
 
@@ -81,10 +91,14 @@ mod tests {
 
     /// Attempts and seconds of a call whose every attempt fails with `failure`.
     async fn exhausted(failure: Failure) -> (u32, Duration) {
+        exhausted_within(None, failure).await
+    }
+
+    async fn exhausted_within(within: Option<Duration>, failure: Failure) -> (u32, Duration) {
         let attempts = Cell::new(0);
         let begun = Instant::now();
         let outcome: Result<(), ModelError> = Backoff::default()
-            .run(|| {
+            .run(within, || {
                 attempts.set(attempts.get() + 1);
                 std::future::ready(Err(failure.clone()))
             })
@@ -116,7 +130,7 @@ mod tests {
     async fn the_answer_after_a_failure_is_the_answer() {
         let attempts = Cell::new(0);
         let outcome = Backoff::default()
-            .run(|| {
+            .run(None, || {
                 attempts.set(attempts.get() + 1);
                 let fails = attempts.get() < 3;
                 std::future::ready(if fails { Err(overloaded(None)) } else { Ok("answer") })
@@ -134,11 +148,23 @@ mod tests {
         assert_eq!((attempts, took), (1, Duration::ZERO));
     }
 
+    /// RUN-16: a wait that the provider asks for is kept as long as the caller sees its end, and not begun otherwise.
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_ends_within_the_callers_bound() {
+        let asked = |seconds| overloaded(Some(Duration::from_secs(seconds)));
+        let within = Some(Duration::from_secs(30));
+        assert_eq!(exhausted_within(within, asked(12)).await, (3, Duration::from_secs(24)));
+        assert_eq!(exhausted_within(within, asked(20)).await, (2, Duration::from_secs(20)));
+        assert_eq!(exhausted_within(within, asked(31)).await, (1, Duration::ZERO));
+        let (attempts, _) = exhausted_within(Some(Duration::from_millis(700)), overloaded(None)).await;
+        assert_eq!(attempts, 2, "the second wait would be a second");
+    }
+
     /// RUN-13: the caller's abort ends a wait.
     #[tokio::test(start_paused = true)]
     async fn an_abort_ends_the_wait() {
         let attempts = Cell::new(0);
-        let call = Backoff::default().run(|| {
+        let call = Backoff::default().run(None, || {
             attempts.set(attempts.get() + 1);
             std::future::ready(Err::<(), _>(overloaded(None)))
         });
@@ -147,7 +173,7 @@ mod tests {
     }
 
     proptest! {
-        /// RUN-16: no wait is longer than allowed, none shorter than asked for.
+        /// RUN-16: no wait is shorter than the backoff, none shorter than asked for.
         #[test]
         fn waits_stay_within_their_bounds(
             retries in 0_u32..5,
@@ -157,7 +183,7 @@ mod tests {
             let backoff = Backoff::default();
             if let Some(pause) = backoff.pause(retries, &overloaded(asked), jitter) {
                 assert!(retries < MOST_RETRIES);
-                assert!(pause >= backoff.first && pause <= backoff.longest);
+                assert!(pause >= backoff.first);
                 assert!(pause >= asked.unwrap_or_default());
             }
         }

@@ -13,12 +13,16 @@ use super::hosted::{Access, HostedModel};
 use super::retry::Backoff;
 use super::wire::Wire;
 use crate::model::fence::FencedText;
+use crate::model::meter::Meter;
 use crate::model::port::{MessageRole, ModelMessage, ModelRequest, Part};
 use crate::model::reply;
 
 pub const ALL_WIRES: [Wire; 4] = [Wire::Anthropic, Wire::OpenAi, Wire::Google, Wire::Ollama];
 /// Words that may stand in a request or an answer and nowhere else.
 pub const SECRET: &str = "secret-words";
+
+/// The key that every fake provider is called with.
+pub const KEY: &str = "test-key";
 
 /// What to do with a request.
 #[derive(Clone)]
@@ -28,10 +32,17 @@ pub enum Act {
         headers: &'static str,
         body: String,
     },
+    /// Promise more than comes, and close the connection.
+    Cut(String),
     /// Never answer.
     Hang,
     /// Close the connection without an answer.
     Close,
+}
+
+/// An answer with status 200 that is not JSON by its type.
+pub fn page(headers: &'static str, body: &str) -> Act {
+    Act::Answer { status: 200, headers, body: body.to_owned() }
 }
 
 /// An answer in JSON.
@@ -86,7 +97,7 @@ impl FakeProvider {
     /// `model` at this provider, with retries that do not wait.
     pub fn model(&self, wire: Wire, model: &str) -> HostedModel {
         let base_url = self.url(base_path(wire));
-        let access = Access { base_url: &base_url, key: "test-key" };
+        let access = Access { base_url: &base_url, key: KEY };
         let http = super::http_client().unwrap();
         let hosted = HostedModel::new(wire, model, access, http).unwrap();
         hosted.with_backoff(Backoff { first: Duration::from_millis(1), longest: Duration::from_millis(50) })
@@ -106,6 +117,10 @@ async fn serve(mut stream: TcpStream, acts: Vec<Act>, asked: Arc<Mutex<Vec<Asked
                 "HTTP/1.1 {status} status\r\n{headers}content-length: {}\r\nconnection: close\r\n\r\n",
                 body.len()
             );
+            stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
+        }
+        Act::Cut(body) => {
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 99999\r\n\r\n";
             stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
         }
         Act::Hang => {
@@ -176,6 +191,8 @@ pub fn request() -> ModelRequest {
         max_output_tokens: 400,
         temperature: Some(0.3),
         reasoning_effort: None,
+        meter: Meter::default(),
+        retry_within: None,
     }
 }
 

@@ -140,7 +140,11 @@ async fn the_fallback_answers_when_the_first_model_is_down() {
         Some(ModelName { provider: Provider::Anthropic, model: "claude-haiku-4-5".to_owned() });
     let result = run(&settings).await;
     assert_eq!((result.model.as_str(), result.error), ("anthropic:claude-haiku-4-5", None));
-    assert_eq!(result.cost.get().normalize().to_string(), "0.00088");
+    assert_eq!(
+        result.cost.get().normalize().to_string(),
+        "0.000892",
+        "USE-2, with 50 tokens written to the cache"
+    );
     let asked = fake.asked();
     let temperatures: Vec<bool> = asked.iter().map(|asked| asked.body.get("temperature").is_some()).collect();
     assert_eq!(temperatures, [false, true], "RUN-10 holds for each model by itself");

@@ -407,7 +407,10 @@ async fn a_local_model_that_chats_is_held_to_the_schema() {
     let (outcome, asked) = step_with(Wire::Ollama, "llama3.1:8b", offering(), &[chat.clone(), good]).await;
     let answered = outcome.unwrap();
     assert_eq!(answered.output, ModelOutput::Text(reply_object().to_string()));
-    assert_eq!(answered.usage, Usage { input: Some(4000), output: Some(200), cache_read: Some(0) });
+    assert_eq!(
+        answered.usage,
+        Usage { input: Some(4000), output: Some(200), cache_read: Some(0), cache_write: None }
+    );
     assert!(has_schema(&asked[1].body) && asked[1].body.get("tools").is_none());
 
     let object = replied(Wire::Ollama, &reply_object().to_string());

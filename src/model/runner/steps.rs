@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::{Runner, TurnInput, model_object};
 use crate::model::candidate::Candidate;
+use crate::model::meter::Meter;
 use crate::model::port::{
     MessageRole, ModelError, ModelMessage, ModelOutput, ModelRequest, Part, ToolCall, ToolCalls, ToolResult,
 };
@@ -77,10 +78,9 @@ impl<'a> Steps<'a> {
         }
     }
 
-    /// One call, at most `MODEL_MAX_CONCURRENT` of them at a time; flows are sent without holding a place (DEC-27). The
-    /// semaphore is never closed, so its error cannot occur and stands for "no limit".
+    /// One call, at most `MODEL_MAX_CONCURRENT` of them at a time; flows are sent without holding a place (DEC-27).
     async fn call(&mut self, step: &Step) -> Result<ModelOutput, ModelError> {
-        let _permit = self.runner.calls.acquire().await.ok();
+        let _slot = self.runner.calls.take().await;
         match self.ask(step).await {
             Err(error) if error.is_providers_fault() && self.falls_back() => {
                 tracing::warn!(model = self.candidate.name(), err = error.name(), "fallback model called");
@@ -116,6 +116,8 @@ impl<'a> Steps<'a> {
             max_output_tokens: self.runner.max_output_tokens,
             temperature: None,
             reasoning_effort: self.runner.reasoning_effort,
+            meter: Meter::of(&self.input.spent),
+            retry_within: None,
         }
     }
 

@@ -80,7 +80,7 @@ impl Reach for Messenger {
     }
 }
 
-const USAGE: Usage = Usage { input: Some(1000), output: Some(100), cache_read: None };
+const USAGE: Usage = Usage { input: Some(1000), output: Some(100), cache_read: None, cache_write: None };
 
 fn answered(output: ModelOutput) -> Outcome {
     Ok(ModelAnswer { output, usage: USAGE })
@@ -352,7 +352,7 @@ async fn an_aborted_turn_leaves_its_bill() {
     assert_eq!((bill.usage, bill.cost.get()), (USAGE, Decimal::new(15, 4)));
     assert_eq!((bill.model.as_str(), bill.tools_offered), ("anthropic:claude-haiku-4-5", true));
     assert_eq!(tools.summary().staged, ["add_tag likes_glaze"]);
-    assert_eq!(runner.calls.available_permits(), 64, "its place is free again");
+    assert_eq!(runner.report().running, 0, "its place is free again");
 }
 
 /// DEC-27: failures of later steps count for the breaker like any other, and an answered step takes them back.

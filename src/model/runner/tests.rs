@@ -52,7 +52,7 @@ impl ModelProvider for Scripted {
     }
 }
 
-const SOME_USAGE: Usage = Usage { input: Some(1000), output: Some(100), cache_read: None };
+const SOME_USAGE: Usage = Usage { input: Some(1000), output: Some(100), cache_read: None, cache_write: None };
 
 fn answered(output: ModelOutput) -> Result<ModelAnswer, ModelError> {
     Ok(ModelAnswer { output, usage: SOME_USAGE })
@@ -273,7 +273,7 @@ async fn an_aborted_turn_frees_its_place() {
         assert!(tokio::time::timeout(Duration::from_secs(1), runner.run(asking("hi"))).await.is_err());
     }
     assert_eq!(provider.asked().len(), 3);
-    assert_eq!(runner.calls.available_permits(), 1);
+    assert_eq!((runner.report().running, runner.report().waiting), (0, 0));
 }
 
 /// A runner whose first model is `openai:gpt-4o-mini` and whose fallback is the cheap `anthropic:claude-haiku-4-5`.
@@ -391,6 +391,67 @@ async fn a_provider_that_hangs_is_left_alone() {
         }
         assert_eq!((provider.asked().len(), refused), (expected, 7 - expected), "after {patience} s");
     }
+}
+
+/// DEC-10: a first model that hangs has timed out after half of the abort bound, and the fallback answers within it.
+/// Without a fallback only the abort ends a call.
+#[tokio::test(start_paused = true)]
+async fn a_model_that_hangs_leaves_time_for_the_fallback() {
+    let abort = Duration::from_secs(30);
+    let hours = Duration::from_secs(7200);
+    let first = Scripted::taking(hours, answered(ModelOutput::Missing));
+    let fallback = Scripted::new(answered(ModelOutput::Json(object(&["Hello."]))));
+    let both = runner_of_two(&first, &fallback).within(abort);
+    let result = tokio::time::timeout(abort, both.run(asking("hi"))).await.unwrap();
+    assert_eq!((result.reply.text().as_str(), result.latency), ("Hello.", abort / 2));
+    assert_eq!(result.model, "anthropic:claude-haiku-4-5");
+    let alone = runner(&first).within(abort);
+    assert!(tokio::time::timeout(abort, alone.run(asking("hi"))).await.is_err());
+}
+
+/// RUN-16: a wait that a provider asks for may last until the abort, but not while another model could answer.
+#[tokio::test]
+async fn retries_have_less_time_while_another_model_stands_by() {
+    let abort = Duration::from_secs(30);
+    let first = Scripted::new(Err(ModelError::Unreachable));
+    let fallback = Scripted::new(answered(ModelOutput::Json(object(&["Hello."]))));
+    runner_of_two(&first, &fallback).within(abort).run(asking("hi")).await;
+    runner(&first).within(abort).run(asking("hi")).await;
+    let within: Vec<_> =
+        first.asked().iter().chain(&fallback.asked()).map(|request| request.retry_within).collect();
+    assert_eq!(within, [Some(Duration::from_secs(5)), Some(abort), Some(abort)]);
+}
+
+/// DEC-27, ARC-24: after the pause one call finds out whether the provider works again, the others are refused
+/// meanwhile; all of it can be seen.
+#[tokio::test(start_paused = true)]
+async fn one_call_probes_a_provider_that_failed() {
+    let provider = Scripted::taking(Duration::from_secs(1), Err(ModelError::Status(503)));
+    let runner = runner(&provider);
+    let breaker = || runner.report().models[0].breaker;
+    assert_eq!(breaker(), "closed");
+    for _ in 0..5 {
+        runner.run(asking("hi")).await;
+    }
+    assert_eq!((breaker(), runner.report().models[0].failures), ("open", 5));
+    tokio::time::advance(Duration::from_secs(30)).await;
+    assert_eq!(breaker(), "probing");
+    let results = join_all((0..4).map(|_| runner.run(asking("hi")))).await;
+    assert!(results.iter().all(|result| result.error.as_deref() == Some("provider_status_503")));
+    assert_eq!((provider.asked().len(), breaker()), (6, "open"));
+}
+
+/// 02 section 14: what a turn takes is known from the turns before it.
+#[tokio::test]
+async fn typical_turns_are_learnt() {
+    let provider = Scripted::new(answered(ModelOutput::Json(object(&["Hello."]))));
+    let runner = runner(&provider);
+    let input = asking("hi");
+    let guess = runner.typical_turn(&input.system);
+    assert!(guess.tokens > 400 && guess.cost > Usd::ZERO, "{guess:?}");
+    let result = runner.run(input.clone()).await;
+    let typical = runner.typical_turn(&input.system);
+    assert_eq!((typical.tokens, typical.cost), (1100, result.cost));
 }
 
 /// LOG-9, PRIN-C5

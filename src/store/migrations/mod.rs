@@ -50,6 +50,11 @@ const MIGRATIONS: &[Migration] = &[
         name: "rs_0008_outbox_order",
         sql: include_str!("../../../migrations/rs_0008_outbox_order.sql"),
     },
+    Migration { name: "rs_0010_budget", sql: include_str!("../../../migrations/rs_0010_budget.sql") },
+    Migration {
+        name: "rs_0011_turn_checks",
+        sql: include_str!("../../../migrations/rs_0011_turn_checks.sql"),
+    },
 ];
 
 /// The SQL of every migration in order: two builds with equal text make equal databases.

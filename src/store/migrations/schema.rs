@@ -55,6 +55,10 @@ pub(super) const EXPECTED: &[(&str, &str)] = &[
          tag_process_id tag_at tag_error untag_attempts untag_due_at",
     ),
     ("rs_rate", "tenant_id tat"),
+    (
+        "rs_turn_checks",
+        "turn_id conversation_id cause interventions confidence ungrounded escalation_reason created_at",
+    ),
 ];
 
 /// Names what is missing, a whole table by its name alone.

@@ -1,0 +1,92 @@
+//! Texts inside a text: base64, hexadecimal, character codes, bits. What comes out is looked through like the reply
+//! itself; it has to be text, so ordinary words that happen to fit an alphabet cost nothing more.
+
+use base64::Engine as _;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+
+use crate::model::fold;
+
+/// An encoding may stand inside an encoding.
+const DEPTH: usize = 2;
+/// Characters that decode to fewer letters than anything that counts.
+const FEWEST_CODES: usize = 24;
+
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_allow_trailing_bits(true)
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// The text and everything that is encoded in it.
+pub fn all(text: &str) -> Vec<String> {
+    let mut found = vec![text.to_owned()];
+    let mut from = 0;
+    for _ in 0..DEPTH {
+        let next: Vec<String> = found.iter().skip(from).flat_map(|text| once(text)).collect();
+        from = found.len();
+        found.extend(next);
+    }
+    found
+}
+
+fn once(text: &str) -> Vec<String> {
+    let bare: String = fold::readable(text).chars().filter(|glyph| !glyph.is_whitespace()).collect();
+    let decoded = base64(&bare).into_iter().chain(hexadecimal(&bare)).chain(bits(&bare));
+    decoded.filter_map(|bytes| as_text(&bytes)).chain(character_codes(text)).collect()
+}
+
+/// Mostly legible, or it was no encoding.
+fn as_text(bytes: &[u8]) -> Option<String> {
+    // Every second byte of UTF-16 is zero.
+    let kept: Vec<u8> = bytes.iter().copied().filter(|byte| *byte != 0).collect();
+    let text = String::from_utf8_lossy(&kept).into_owned();
+    let illegible =
+        |glyph: &char| *glyph == char::REPLACEMENT_CHARACTER || glyph.is_control() && !glyph.is_whitespace();
+    let bad = text.chars().filter(illegible).count();
+    (kept.len() >= FEWEST_CODES && bad * 10 <= text.chars().count() * 3).then_some(text)
+}
+
+/// Every run of the alphabet at each of its four beginnings: words may stand right before it.
+fn base64(bare: &str) -> Vec<Vec<u8>> {
+    let standard = bare.replace('-', "+").replace('_', "/");
+    let runs = standard.split(|glyph: char| !(glyph.is_ascii_alphanumeric() || "+/".contains(glyph)));
+    let long = runs.filter(|run| run.len() >= FEWEST_CODES * 4 / 3);
+    long.flat_map(|run| (0..4).filter_map(|start| decode_from(run, start))).collect()
+}
+
+fn decode_from(run: &str, start: usize) -> Option<Vec<u8>> {
+    let rest = run.get(start..)?;
+    BASE64.decode(rest.get(..rest.len() / 4 * 4)?).ok()
+}
+
+/// Pairs of digits, with whatever usually stands before or between them.
+fn hexadecimal(bare: &str) -> Vec<Vec<u8>> {
+    let mut digits = bare.to_lowercase();
+    for around in ["\\u00", "u+00", "&#x", "\\x", "0x", "%", ";", ",", ":", "-"] {
+        digits = digits.replace(around, "");
+    }
+    let runs = digits.split(|glyph: char| !glyph.is_ascii_hexdigit());
+    let long = runs.filter(|run| run.len() >= 2 * FEWEST_CODES);
+    long.flat_map(|run| (0..2).map(|start| numbers(run.get(start..).unwrap_or_default(), 2, 16))).collect()
+}
+
+fn bits(bare: &str) -> Vec<Vec<u8>> {
+    let runs = bare.split(|glyph| glyph != '0' && glyph != '1');
+    runs.filter(|run| run.len() >= 8 * FEWEST_CODES).map(|run| numbers(run, 8, 2)).collect()
+}
+
+/// `width` digits a number; the digits are ASCII.
+fn numbers(digits: &str, width: usize, radix: u32) -> Vec<u8> {
+    let groups = digits.as_bytes().chunks_exact(width).filter_map(|group| std::str::from_utf8(group).ok());
+    groups.filter_map(|group| u8::from_str_radix(group, radix).ok()).collect()
+}
+
+/// Decimal codes of printable characters, whatever stands between them: `79 80 69`, `&#79;&#80;`.
+fn character_codes(text: &str) -> Option<String> {
+    let numbers = text.split(|glyph: char| !glyph.is_ascii_digit()).filter(|digits| !digits.is_empty());
+    let codes = numbers.filter_map(|digits| digits.parse::<u8>().ok());
+    let letters: String = codes.filter(|code| matches!(code, b' '..=b'~')).map(char::from).collect();
+    (letters.len() >= FEWEST_CODES).then_some(letters)
+}
