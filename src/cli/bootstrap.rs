@@ -5,9 +5,22 @@ use std::process::ExitCode;
 
 use crate::config::demo;
 
-/// Prints what was written and what was kept.
-pub(super) fn run() -> anyhow::Result<ExitCode> {
-    for report in demo::write_missing(Path::new("."))? {
+/// Arguments of the command.
+#[derive(clap::Args, Debug)]
+pub(super) struct BootstrapArguments {
+    /// Write the demo tenant's tools.json too, so that the agent acts and does not only answer
+    #[arg(long)]
+    tools: bool,
+}
+
+/// Prints what was written and what was kept. Tools are opt-in (DEMO-2).
+pub(super) fn run(arguments: &BootstrapArguments) -> anyhow::Result<ExitCode> {
+    let directory = Path::new(".");
+    let mut reports = demo::write_missing(directory)?;
+    if arguments.tools {
+        reports.push(demo::write_missing_tools(directory)?);
+    }
+    for report in reports {
         println!("{report}");
     }
     Ok(ExitCode::SUCCESS)

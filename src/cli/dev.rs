@@ -68,6 +68,10 @@ fn welcome(settings: &Settings) -> String {
         Some(_) => "the real account of MANYCHAT_API_TOKEN: late replies go there, not to the playground",
         None => "a development account inside this process, until MANYCHAT_API_TOKEN is set",
     };
+    let tools = match settings.config_dir.join("tools.json").exists() {
+        true => "those of tools.json: ask for something to read, or how to pay",
+        false => "none; to see the demo tenant's: agent bootstrap --tools, then start again",
+    };
     format!(
         "
   The agent is running. Chat with it in the playground:
@@ -82,6 +86,7 @@ fn welcome(settings: &Settings) -> String {
   or        agent simulate \"How much is the foundation course?\"
   Model     {model}, {switch}
   ManyChat  {manychat}
+  Tools     {tools}
   Stop      Ctrl-C
 "
     )

@@ -31,6 +31,7 @@ macro_rules! eprintln {
     };
 }
 
+mod account;
 mod boot;
 mod bootstrap;
 mod completions;
@@ -103,7 +104,7 @@ enum Command {
     /// Set up the demo tenant where it is missing, then run everything for development
     Dev,
     /// Write the demo tenant and an offline .env where they are missing
-    Bootstrap,
+    Bootstrap(bootstrap::BootstrapArguments),
     /// Send one message to a running local server, as ManyChat would
     Simulate(simulate::SimulateArguments),
     /// Ask a running server on this machine whether it is alive
@@ -265,7 +266,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Worker => worker::run(),
         Command::Dev => dev::run(),
-        Command::Bootstrap => bootstrap::run(),
+        Command::Bootstrap(arguments) => bootstrap::run(&arguments),
         Command::Simulate(arguments) => simulate::run(&arguments),
         Command::Health(arguments) => health::run(&arguments),
         Command::Config(ConfigCommand::Check(arguments)) => config_check::run(&arguments),

@@ -102,6 +102,14 @@ pub fn write_missing(dir: &Path) -> Result<Vec<FileReport>, DemoError> {
     files.into_iter().map(|(path, content, mode)| write_if_missing(dir, path, content, mode)).collect()
 }
 
+/// Writes the demo tenant's `config/tools.json` beside the others, where there is none.
+///
+/// # Errors
+/// [`DemoError::NotWritten`].
+pub fn write_missing_tools(dir: &Path) -> Result<FileReport, DemoError> {
+    write_if_missing(dir, "config/tools.json", TOOLS, TENANT_FILE_MODE)
+}
+
 /// The demo tenant with all four files, as tests and the built-in suite use it (DEMO-1, GOLD-0).
 ///
 /// # Errors

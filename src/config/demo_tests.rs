@@ -29,6 +29,19 @@ fn a_fresh_directory_gets_the_demo_tenant() {
     assert_eq!((tenant.tools, warnings), (None, Vec::new()), "PRM-3");
 }
 
+/// DEMO-2, DEMO-4: tools are written when they are asked for; the demo tenant has them without a fault or a warning.
+#[test]
+fn tools_come_when_they_are_asked_for() {
+    let dir = TestDir::new();
+    write_missing(dir.path()).unwrap();
+    assert_eq!(write_missing_tools(dir.path()).unwrap().to_string(), "created  config/tools.json");
+    let (tenant, warnings) = Tenant::load(&dir.path().join("config"), &ReservedNames::default()).unwrap();
+    assert!(tenant.tools.is_some_and(|tools| tools.offers_any()) && warnings.is_empty(), "{warnings:?}");
+    dir.write("config/tools.json", "{}");
+    assert_eq!(write_missing_tools(dir.path()).unwrap().outcome, FileOutcome::Kept);
+    assert_eq!(dir.read("config/tools.json"), "{}");
+}
+
 /// CLI-96: what exists is kept, byte for byte.
 #[test]
 fn nothing_is_overwritten() {

@@ -10,7 +10,7 @@ use super::case::{Case, Contact, PastTurn};
 use crate::channel;
 use crate::config::Tenant;
 use crate::domain::{ChannelName, ContactText, ConversationId, EscalationReason, Usd};
-use crate::model::{Bill, HistoryTurn, Reply, Runner, Spent, SystemPrompt, TurnInput, TurnResult};
+use crate::model::{self, Bill, HistoryTurn, Reply, Runner, Spent, SystemPrompt, TurnInput, TurnResult};
 use crate::tools::{Action, Ending, FlowMode, Known, Offer, TurnTools};
 use crate::turn::{Decision, Draft};
 
@@ -98,10 +98,11 @@ impl Bench {
 
     fn input(&self, case: &Case, tools: &Arc<TurnTools>, spent: &Spent) -> TurnInput {
         let texts = if case.nudge { Vec::new() } else { vec![ContactText::new(case.text.as_str())] };
+        let facts = model::state_lines(self.tenant.tools.as_ref(), &known(case.contact.as_ref()));
         TurnInput {
             tenant: Arc::clone(&self.tenant),
             system: self.system.clone(),
-            state_lines: case.nudge.then(quiet_note).into_iter().collect(),
+            state_lines: facts.into_iter().chain(case.nudge.then(quiet_note)).collect(),
             texts,
             history: case.history.iter().map(past_turn).collect(),
             tools: Some(Arc::clone(tools)),

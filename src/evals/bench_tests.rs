@@ -25,7 +25,8 @@ async fn a_case_is_one_turn_of_the_agent() {
     let sent = sent_for(&answer(history)).await;
     assert_eq!(
         sent,
-        "<<<CONTACT_MESSAGE>>>\nhi\n<<<END_CONTACT_MESSAGE>>>\n---\nHello.\n---\n\
+        "<<<CONTACT_MESSAGE>>>\nhi\n<<<END_CONTACT_MESSAGE>>>\n---\nHello.\n---\nINTENT: nothing recorded yet.\n---\n\
+         FUNNEL: new\n---\nOFFERING: none recorded yet\n---\n\
          <<<CONTACT_MESSAGE>>>\nhow much?\n<<<END_CONTACT_MESSAGE>>>"
     );
     let quiet = answer(&format!(r#"{history}, "nudge": true"#));

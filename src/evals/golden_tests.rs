@@ -4,23 +4,25 @@ use std::collections::HashSet;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use super::test_support::{Scripted, bench_of, reply, tenant};
+use serde_json::json;
+
+use super::test_support::{Scripted, bench_of, call, reply, tenant};
 use super::*;
 use crate::config::Tenant;
 use crate::domain::MinorUnits;
-use crate::model::{MockModel, ModelProvider};
+use crate::model::{MessageRole, MockModel, ModelOutput, ModelProvider};
 
 /// What a row of section 8 waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Row {
     /// The case of ours.
     Case(&'static str),
-    /// Comes with the sales funnel: intent, offering, stages, opening.
-    WaitsForFunnel,
+    /// Comes with the opening flow and the advert of the sales funnel.
+    WaitsForOpening,
     /// Comes with follow-ups.
     WaitsForFollowUps,
 }
-use Row::{Case as Ours, WaitsForFollowUps, WaitsForFunnel};
+use Row::{Case as Ours, WaitsForFollowUps, WaitsForOpening};
 
 /// Rows 1 to 55 of section 8, in order.
 const ROWS: [Row; 55] = [
@@ -44,17 +46,17 @@ const ROWS: [Row; 55] = [
     Ours("bot-question"),
     Ours("only-a-question-mark"),
     Ours("prices-of-two-courses"),
-    WaitsForFunnel,
-    WaitsForFunnel,
+    Ours("leaflet-of-one-course"),
+    Ours("times-are-no-leaflet"),
     Ours("thanks-after-price"),
     Ours("goodbye-after-faq"),
-    WaitsForFunnel,
-    WaitsForFunnel,
-    WaitsForFunnel,
+    Ours("interest-at-first-sight"),
+    Ours("question-before-interview"),
+    Ours("link-at-once"),
     Ours("objection-expensive"),
     Ours("objection-in-parts"),
-    WaitsForFunnel,
-    WaitsForFunnel,
+    Ours("objection-no-time"),
+    Ours("objection-not-sure"),
     Ours("cheaper-if-today"),
     Ours("deposit-now-rest-later"),
     Ours("group-discount"),
@@ -65,26 +67,26 @@ const ROWS: [Row; 55] = [
     Ours("never-human"),
     WaitsForFollowUps,
     WaitsForFollowUps,
-    WaitsForFunnel,
-    WaitsForFunnel,
-    WaitsForFunnel,
-    WaitsForFunnel,
-    WaitsForFunnel,
-    WaitsForFunnel,
-    WaitsForFunnel,
-    WaitsForFunnel,
-    WaitsForFunnel,
-    WaitsForFunnel,
-    WaitsForFunnel,
-    WaitsForFunnel,
-    WaitsForFunnel,
-    WaitsForFunnel,
+    Ours("syllabus-of-nothing-named"),
+    Ours("course-switch-before-offer"),
+    Ours("course-switch-after-offer"),
+    WaitsForOpening,
+    WaitsForOpening,
+    WaitsForOpening,
+    WaitsForOpening,
+    Ours("price-accepted-at-offered"),
+    Ours("asks-to-pay-early"),
+    WaitsForOpening,
+    Ours("enrolled-already"),
+    Ours("supplier"),
+    WaitsForOpening,
+    Ours("other-reason-then-joins"),
 ];
 
 /// Rows that section 8 marks with P: invented prices are checked (rows that wait are left out).
-const PRICES_CHECKED: [usize; 8] = [1, 2, 8, 17, 20, 28, 29, 33];
+const PRICES_CHECKED: [usize; 9] = [1, 2, 8, 17, 20, 28, 29, 33, 43];
 /// Rows that section 8 marks with R: a criterion for a person.
-const REVIEWED: [usize; 4] = [28, 29, 33, 35];
+const REVIEWED: [usize; 13] = [25, 26, 27, 28, 29, 33, 35, 42, 49, 50, 52, 53, 55];
 
 /// GOLD-4: what our suite has beyond the reference's.
 const ADDITIONAL: [&str; 6] = [
@@ -207,6 +209,30 @@ async fn an_invented_price_turns_the_suite_red() {
     dearer.catalog.offerings[0].price.amount = MinorUnits::new(47_000);
     let found = red(&outcomes(mock(), dearer).await, FailureCode::Price).len();
     assert!(found >= 5, "{found}");
+}
+
+/// A model that calls another tool than it should, and one that calls none.
+#[tokio::test]
+async fn a_wrong_tool_turns_the_suite_red() {
+    let caller = |tag: &'static str| {
+        Scripted::answering(move |request| {
+            let asked =
+                request.messages.iter().filter(|message| message.role == MessageRole::ToolResults).count();
+            if asked == 0 && !request.tools.is_empty() && !tag.is_empty() {
+                return Ok(call("add_tag", json!({ "tag": tag })));
+            }
+            Ok(ModelOutput::Json(reply(&["It is $450.00. Shall I tell you more?"])))
+        })
+    };
+    let actions = golden().cases.iter().filter(|case| case.expect.actions.is_some()).count();
+    let wrong = outcomes(caller("likes_foundation"), tenant()).await;
+    assert_eq!(red(&wrong, FailureCode::Actions).len(), actions);
+    let said =
+        wrong.iter().flat_map(|outcome| &outcome.shown().failures).map(|failure| failure.message.as_str());
+    assert!(said.into_iter().any(|said| said.ends_with("staged [add_tag likes_foundation]")));
+    let none = outcomes(caller(""), tenant()).await;
+    let expects_none = golden().cases.iter().filter(|case| case.expect.actions == Some(Vec::new())).count();
+    assert_eq!(red(&none, FailureCode::Actions).len(), actions - expects_none);
 }
 
 /// A model that recites its instructions: the guardrail hands off, which is no answer to a price question.

@@ -12,7 +12,9 @@ use super::bench::{Bench, Limits, Observed};
 use super::case::Case;
 use crate::config::{ModelName, ModelSettings, Settings, Tenant, demo};
 use crate::domain::{ChannelName, Usd};
-use crate::model::{ModelAnswer, ModelError, ModelOutput, ModelProvider, ModelRequest, Runner, Usage};
+use crate::model::{
+    ModelAnswer, ModelError, ModelOutput, ModelProvider, ModelRequest, Runner, ToolCall, ToolCalls, Usage,
+};
 
 /// A case with this expectation; `rest` goes on after it, beginning with a comma.
 pub fn case(expect: &str, rest: &str) -> Case {
@@ -47,8 +49,14 @@ pub fn reply(messages: &[&str]) -> Value {
     })
 }
 
+/// A call instead of a reply.
+pub fn call(tool: &str, arguments: Value) -> ModelOutput {
+    let call = ToolCall { id: "one".to_owned(), name: tool.to_owned(), arguments: Some(arguments) };
+    ModelOutput::Calls(ToolCalls { calls: vec![call], opaque: None })
+}
+
 /// What a scripted model answers to a request.
-type Script = dyn Fn(&ModelRequest) -> Result<Value, ModelError> + Send + Sync;
+type Script = dyn Fn(&ModelRequest) -> Result<ModelOutput, ModelError> + Send + Sync;
 
 /// A model that answers as a closure says, and counts its calls.
 pub struct Scripted {
@@ -59,6 +67,13 @@ pub struct Scripted {
 impl Scripted {
     pub fn new(
         script: impl Fn(&ModelRequest) -> Result<Value, ModelError> + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        Self::answering(move |request| script(request).map(ModelOutput::Json))
+    }
+
+    /// The same with calls.
+    pub fn answering(
+        script: impl Fn(&ModelRequest) -> Result<ModelOutput, ModelError> + Send + Sync + 'static,
     ) -> Arc<Self> {
         Arc::new(Self { script: Box::new(script), calls: AtomicUsize::new(0) })
     }
@@ -75,7 +90,7 @@ impl ModelProvider for Scripted {
         async move {
             let usage =
                 Usage { input: Some(1000), output: Some(100), cache_read: Some(0), ..Usage::default() };
-            answer.map(|object| ModelAnswer { output: ModelOutput::Json(object), usage })
+            answer.map(|output| ModelAnswer { output, usage })
         }
         .boxed()
     }

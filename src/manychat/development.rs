@@ -2,6 +2,7 @@
 //! tags and fields can be seen offline. It lives in memory, can be told to fail, and tells what happened to a watcher.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -77,7 +78,12 @@ pub enum Happened {
     /// A tag was removed.
     TagRemoved(String),
     /// A field other than the reply field was written.
-    FieldSet(String),
+    FieldSet {
+        /// Its name.
+        name: String,
+        /// What it holds now; `None` for a value that nobody may see, as the contact token is.
+        value: Option<ContactText>,
+    },
     /// A call failed, by [`Trouble`] or because ManyChat would refuse it.
     Failed(ManyChatError),
 }
@@ -97,6 +103,7 @@ pub struct DevelopmentAccount {
     residents: Residents,
     state: Mutex<State>,
     watcher: mpsc::UnboundedSender<Happening>,
+    told: AtomicU64,
 }
 
 #[derive(Default)]
@@ -122,7 +129,14 @@ impl DevelopmentAccount {
     #[must_use]
     pub fn new(names: Names, residents: Residents) -> (Arc<Self>, mpsc::UnboundedReceiver<Happening>) {
         let (watcher, happenings) = mpsc::unbounded_channel();
-        (Arc::new(Self { names, residents, state: Mutex::default(), watcher }), happenings)
+        let told = AtomicU64::new(0);
+        (Arc::new(Self { names, residents, state: Mutex::default(), watcher, told }), happenings)
+    }
+
+    /// How many happenings it has told so far, so that a watcher can keep them in order with what it sees elsewhere.
+    #[must_use]
+    pub fn told(&self) -> u64 {
+        self.told.load(Ordering::Acquire)
     }
 
     /// How the account treats calls that start from now on.
@@ -164,7 +178,9 @@ impl DevelopmentAccount {
 
     /// Nobody may be watching any longer, which changes nothing for the caller.
     fn tell(&self, contact: &SubscriberId, what: Happened) {
-        let _ = self.watcher.send(Happening { contact: contact.clone(), what });
+        if self.watcher.send(Happening { contact: contact.clone(), what }).is_ok() {
+            self.told.fetch_add(1, Ordering::Release);
+        }
     }
 
     async fn answer(&self, call: &Call) -> Result<Answer, ManyChatError> {
@@ -224,16 +240,17 @@ impl Contact {
         match command {
             Command::SetField { field, value } if *field == names.token_field => {
                 self.set(field, Value::Token(Redacted::new(value.expose().to_owned())));
-                Some(Happened::FieldSet(field.clone()))
+                Some(Happened::FieldSet { name: field.clone(), value: None })
             }
             Command::SetField { field, value } => {
                 self.set(field, Value::Text(value.clone()));
                 // The reply field is scratch space; what it held is seen when the flow shows it (DEL-2).
-                (*field != names.reply_field).then(|| Happened::FieldSet(field.clone()))
+                let written = || Happened::FieldSet { name: field.clone(), value: Some(value.clone()) };
+                (*field != names.reply_field).then(written)
             }
             Command::WriteToken { field, token } => {
                 self.set(field, Value::Token(token.clone()));
-                Some(Happened::FieldSet(field.clone()))
+                Some(Happened::FieldSet { name: field.clone(), value: None })
             }
             Command::SendFlow { flow_ns } if *flow_ns == names.reply_flow_ns => {
                 Some(Happened::Delivered(self.text(&names.reply_field)))

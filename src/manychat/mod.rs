@@ -13,7 +13,7 @@ mod request;
 mod said;
 mod wire;
 
-pub use account::{AccountError, tag_names};
+pub use account::{AccountError, AccountList, account_names};
 pub use client::{CALL_LIMIT, client};
 pub use development::{
     ContactView, DEVELOPMENT_CONTACT, DEVELOPMENT_REPLY_FLOW, DevelopmentAccount, Happened, Happening,

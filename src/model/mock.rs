@@ -2,8 +2,13 @@
 //! section 15). Its texts are test equipment, the one exception from PRIN-C9.
 
 mod judge;
+mod lookup;
 mod matching;
+mod note;
+mod replies;
 mod rows;
+mod scene;
+mod wishes;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -15,12 +20,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 pub use self::judge::MockJudge;
-use self::matching::Heard;
 use self::rows::Script;
-use super::port::{
-    MessageRole, ModelAnswer, ModelError, ModelMessage, ModelOutput, ModelProvider, ModelRequest, Part, Usage,
-};
-use super::prompt::PAYMENT_OPTIONS;
+use self::scene::Scene;
+use super::port::{ModelAnswer, ModelError, ModelOutput, ModelProvider, ModelRequest, ToolCalls, Usage};
 
 /// How long `mock:slow` thinks (MOCK-2).
 const SLOW: Duration = Duration::from_millis(12_000);
@@ -82,7 +84,7 @@ pub struct MockModel {
 }
 
 impl MockModel {
-    /// The mock of that name; `slow` waits before it replies (MOCK-2).
+    /// The mock of that name; `slow` waits before it replies, not before it calls a tool (MOCK-2).
     #[must_use]
     pub fn new(name: &str) -> Self {
         Self { delay: if name == "slow" { SLOW } else { Duration::ZERO }, switch: None }
@@ -109,53 +111,21 @@ impl ModelProvider for MockModel {
     fn step(&self, request: ModelRequest) -> BoxFuture<'_, Result<ModelAnswer, ModelError>> {
         let (mood, delay) = self.mood();
         async move {
-            if !delay.is_zero() {
-                tokio::time::sleep(delay).await;
-            }
             if mood == MockMood::Failing {
                 return Err(ModelError::Status(UNAVAILABLE));
             }
-            Ok(ModelAnswer { output: ModelOutput::Json(as_json(script_for(&request))), usage: USAGE })
+            if let Some(call) = wishes::next_call(&Scene::of(&request)) {
+                let calls = ToolCalls { calls: vec![call], opaque: None };
+                return Ok(ModelAnswer { output: ModelOutput::Calls(calls), usage: USAGE });
+            }
+            if !delay.is_zero() {
+                tokio::time::sleep(delay).await;
+            }
+            let reply = replies::reply(&Scene::of(&request));
+            Ok(ModelAnswer { output: ModelOutput::Json(reply), usage: USAGE })
         }
         .boxed()
     }
-}
-
-/// MOCK-6, MOCK-8: the answer to the contact's last message.
-fn script_for(request: &ModelRequest) -> &'static Script {
-    let last = request.messages.iter().rev().find(|message| message.role == MessageRole::User);
-    let parts = last.map_or(&[][..], |message: &ModelMessage| &message.parts);
-    if is_image_only(parts) {
-        return &rows::IMAGE_ONLY;
-    }
-    let heard = Heard::new(&words(parts), has_payment_options(&request.system));
-    rows::ROWS.iter().find(|row| (row.when)(&heard)).map_or(&rows::OTHERWISE, |row| &row.script)
-}
-
-/// MOCK-4: the fenced parts if any, else all text parts, joined by spaces.
-fn words(parts: &[Part]) -> String {
-    let fenced: Vec<&str> = parts.iter().filter_map(fenced_words).collect();
-    if fenced.is_empty() {
-        return parts.iter().filter_map(Part::as_text).collect::<Vec<_>>().join(" ");
-    }
-    fenced.join(" ")
-}
-
-fn fenced_words(part: &Part) -> Option<&str> {
-    match part {
-        Part::Contact(fenced) => Some(fenced.inner()),
-        Part::Text(_) | Part::Image(_) | Part::Calls(_) | Part::Result(_) => None,
-    }
-}
-
-fn is_image_only(parts: &[Part]) -> bool {
-    let has_image = parts.iter().any(|part| matches!(part, Part::Image(_)));
-    has_image && !parts.iter().any(|part| matches!(part, Part::Contact(_)))
-}
-
-/// MOCK-7
-fn has_payment_options(system: &str) -> bool {
-    system.split('\n').any(|line| line == PAYMENT_OPTIONS)
 }
 
 fn as_json(script: &Script) -> Value {
@@ -170,3 +140,5 @@ fn as_json(script: &Script) -> Value {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tool_tests;

@@ -3,6 +3,7 @@
 
 mod catalog;
 mod messages;
+mod state;
 mod step_note;
 
 use std::fmt;
@@ -10,6 +11,7 @@ use std::sync::Arc;
 
 pub use catalog::{PAYMENT_OPTIONS, block as catalog_block};
 pub use messages::{HistoryTurn, messages};
+pub use state::state_lines;
 pub use step_note::{NoteEnd, step_note, tool_result};
 
 use super::fence;

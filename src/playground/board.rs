@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use crate::domain::{ChannelName, SubscriberId};
 use crate::manychat::Trouble;
 use crate::model::MockMood;
-use crate::store::playground::ContactRecord;
+use crate::store::playground::{ContactRecord, TurnActions};
 
 /// Most contacts on the board; the oldest goes.
 const MOST_CONTACTS: usize = 30;
@@ -40,6 +40,7 @@ struct State {
     contacts: Vec<Contact>,
     switches: Switches,
     trouble: Option<&'static str>,
+    tools: bool,
     closed: bool,
 }
 
@@ -71,8 +72,23 @@ pub(super) struct Profile {
 /// One field; without a value when nobody may see it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Field {
+    /// ManyChat's name.
     pub(super) name: String,
+    /// The tenant's; `id` is that of the line.
+    pub(super) called: Option<String>,
     pub(super) value: Option<String>,
+    /// Whether it is a note, which only colleagues read.
+    pub(super) note: bool,
+}
+
+/// A flow that `tools.json` names.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct KnownFlow {
+    pub(super) id: String,
+    pub(super) kind: &'static str,
+    pub(super) description: String,
+    /// How long it plays, in seconds.
+    pub(super) plays_s: u8,
 }
 
 /// [`ContactRecord`] for the page.
@@ -95,6 +111,10 @@ pub(super) struct Record {
     last_error: Option<String>,
     given_up: i64,
     given_up_error: Option<String>,
+    /// What the latest turns with actions did, newest first.
+    actions: Vec<TurnActions>,
+    /// Whether the last turn was offered tools.
+    tools_offered: bool,
 }
 
 /// One line of a chat.
@@ -119,11 +139,11 @@ pub(super) enum What {
     /// A text came through the account's reply flow.
     Delivered { text: String },
     /// Another flow was played.
-    Flow { name: String },
+    Flow { name: String, known: Option<KnownFlow> },
     /// A tag was added or removed.
-    Tag { name: String, added: bool },
-    /// A field was written.
-    Field { name: String },
+    Tag { name: String, called: Option<String>, added: bool },
+    /// A field or a note was written.
+    Field(Field),
     /// A call to ManyChat failed.
     CallFailed { text: String },
     /// The message route did not answer with a block.
@@ -149,6 +169,8 @@ pub(super) struct Update {
     switches: Switches,
     /// A general problem, in words.
     trouble: Option<&'static str>,
+    /// Whether the tenant has tools.
+    tools: bool,
     contacts: Vec<ContactUpdate>,
     /// Ids of all contacts, so that the page drops those that are gone.
     order: Vec<String>,
@@ -279,6 +301,13 @@ impl Board {
         }
     }
 
+    /// Whether the tenant has tools; wakes nobody when it is known.
+    pub(super) fn set_tools(&self, tools: bool) {
+        if self.look(|state| state.tools != tools) {
+            self.change(|state, _| state.tools = tools);
+        }
+    }
+
     /// What changed after `seen`; `None` when nothing did. From 0 it is everything.
     pub(super) fn since(&self, seen: Option<u64>) -> Option<Update> {
         self.look(|state| {
@@ -293,6 +322,7 @@ impl Board {
                 revision: state.revision,
                 switches: state.switches,
                 trouble: state.trouble,
+                tools: state.tools,
                 contacts: changed.map(|contact| contact.update(after)).collect(),
                 order: state.contacts.iter().map(|contact| contact.subscriber.expose().to_owned()).collect(),
             })
@@ -388,6 +418,8 @@ impl Record {
             last_error: record.last_error,
             given_up: record.given_up,
             given_up_error: record.given_up_error,
+            actions: record.actions,
+            tools_offered: record.tools_offered,
         }
     }
 }

@@ -85,6 +85,8 @@ fn an_equal_record_wakes_nobody() {
         last_error: None,
         given_up: 0,
         given_up_error: None,
+        actions: Vec::new(),
+        tools_offered: false,
     };
     board.set_records(vec![record(0)], true);
     let changes = board.changes();

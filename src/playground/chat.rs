@@ -7,16 +7,17 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 use uuid::Uuid;
 
-use super::Controls;
-use super::board::{About, Board, Field, Profile, Progress, Switches, What};
+use super::board::{About, Board, Progress, Switches, What};
+use super::{Controls, names};
 use crate::actors::Services;
 use crate::channel::{DynamicBlock, MESSAGE_PATH, Message};
-use crate::config::{Messages, Settings};
-use crate::domain::{ChannelName, ContactText, Redacted, SubscriberId};
-use crate::manychat::{DEVELOPMENT_CONTACT, DevelopmentAccount, Happened, Happening, Trouble};
+use crate::config::{Messages, Settings, Tools};
+use crate::domain::{ChannelName, Redacted, SubscriberId};
+use crate::manychat::{DEVELOPMENT_CONTACT, DevelopmentAccount, Happening, Trouble};
 use crate::model::{MockMood, MockSwitch};
 use crate::store::playground;
 
@@ -55,6 +56,8 @@ struct Inner {
     secret: Redacted<String>,
     channel: ChannelName,
     io: Handle,
+    /// How many happenings of the account are on the board.
+    shown: watch::Sender<u64>,
 }
 
 /// The playground could not be made.
@@ -85,9 +88,11 @@ impl Playground {
             secret: Redacted::new(settings.shared_secrets.iter().next().unwrap_or_default().to_owned()),
             channel: settings.channel,
             io: io.clone(),
+            shown: watch::Sender::new(0),
         };
         let playground = Self { inner: Arc::new(inner) };
         playground.show_switches();
+        playground.show_tools();
         if let Some(happenings) = happenings {
             io.spawn(playground.clone().watch(happenings));
         }
@@ -130,6 +135,12 @@ impl Playground {
         });
     }
 
+    /// A reload can bring tools or take them away (RLD-1).
+    fn show_tools(&self) {
+        let snapshot = self.inner.services.snapshots.current();
+        self.inner.board.set_tools(snapshot.tenant.tools.as_ref().is_some_and(Tools::offers_any));
+    }
+
     /// A message of the contact. Returns at once; false for a contact that is not on the board.
     pub(super) fn say(&self, contact: &str, text: String) -> bool {
         let Some((subscriber, channel)) = self.inner.board.channel_of(contact) else { return false };
@@ -142,10 +153,20 @@ impl Playground {
                 Ok(reply) => (Progress::Answered, reply),
                 Err(text) => (Progress::Failed, What::Problem { text }),
             };
+            playground.catch_up().await;
             playground.inner.board.mark(&subscriber, line, progress);
             playground.inner.board.write(&subscriber, channel, what);
         });
         true
+    }
+
+    /// Returns when everything that the account has told is on the board: a flow that was played before the reply stands
+    /// before it.
+    async fn catch_up(&self) {
+        let Some(account) = &self.inner.account else { return };
+        let (told, mut shown) = (account.told(), self.inner.shown.subscribe());
+        // The sender lives as long as the playground, so this cannot fail.
+        let _ = shown.wait_for(|shown| *shown >= told).await;
     }
 
     /// The request that ManyChat would send, and what came back, in words when it was no block.
@@ -183,10 +204,13 @@ impl Playground {
         while let Some(Happening { contact, what }) = happenings.recv().await {
             let known = self.inner.board.channel_of(contact.expose());
             let channel = known.map_or(self.inner.channel, |(_, channel)| channel);
-            self.inner.board.write(&contact, channel, line(what));
+            let snapshot = self.inner.services.snapshots.current();
+            let tools = snapshot.tenant.tools.as_ref();
+            self.inner.board.write(&contact, channel, names::line(what, tools));
             if let Some(account) = &self.inner.account {
-                self.inner.board.set_profile(&contact, profile(account, &contact));
+                self.inner.board.set_profile(&contact, names::profile(account.view(&contact), tools));
             }
+            self.inner.shown.send_modify(|shown| *shown += 1);
         }
     }
 
@@ -198,6 +222,7 @@ impl Playground {
         let board = &self.inner.board;
         while !board.is_closed() {
             ticks.tick().await;
+            self.show_tools();
             let subscribers = board.subscribers();
             if !board.is_watched() || subscribers.is_empty() {
                 continue;
@@ -225,25 +250,6 @@ fn about(settings: &Settings) -> About {
         channel: Some(settings.channel),
         deadline_ms: u64::try_from(settings.race_deadline.as_millis()).unwrap_or(u64::MAX),
     }
-}
-
-/// What the account tells, as a line of the chat.
-fn line(what: Happened) -> What {
-    match what {
-        Happened::Delivered(text) => What::Delivered { text: text.expose().to_owned() },
-        Happened::Flow(name) => What::Flow { name },
-        Happened::TagAdded(name) => What::Tag { name, added: true },
-        Happened::TagRemoved(name) => What::Tag { name, added: false },
-        Happened::FieldSet(name) => What::Field { name },
-        Happened::Failed(error) => What::CallFailed { text: error.to_string() },
-    }
-}
-
-fn profile(account: &DevelopmentAccount, contact: &SubscriberId) -> Profile {
-    let view = account.view(contact);
-    let value = |value: ContactText| value.expose().to_owned();
-    let fields = view.fields.into_iter().map(|(name, shown)| Field { name, value: shown.map(value) });
-    Profile { tags: view.tags, fields: fields.collect() }
 }
 
 /// Why no answer came, without the address.

@@ -6,6 +6,7 @@ mod access;
 mod board;
 mod chat;
 mod events;
+mod names;
 mod page;
 mod routes;
 

@@ -1,4 +1,4 @@
-//! The page: three files inside the program, no build step, nothing from elsewhere (DEC-16).
+//! The page: four files inside the program, no build step, nothing from elsewhere (DEC-16).
 
 use actix_web::HttpResponse;
 use actix_web::http::header::{CACHE_CONTROL, CONTENT_TYPE};
@@ -6,6 +6,7 @@ use actix_web::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 const HTML: &str = include_str!("page/index.html");
 const STYLE: &str = include_str!("page/style.css");
 const SCRIPT: &str = include_str!("page/app.js");
+const LINES: &str = include_str!("page/lines.js");
 const ICON: &str = include_str!("page/icon.svg");
 
 /// No script and no style but our own files, no other address, no frame around it: a text that got past the escaping
@@ -23,6 +24,10 @@ pub(super) async fn style() -> HttpResponse {
 
 pub(super) async fn script() -> HttpResponse {
     file("text/javascript; charset=utf-8", SCRIPT)
+}
+
+pub(super) async fn lines() -> HttpResponse {
+    file("text/javascript; charset=utf-8", LINES)
 }
 
 pub(super) async fn icon() -> HttpResponse {
@@ -49,12 +54,14 @@ mod tests {
         {
             assert!(!HTML.contains(inline), "{inline} in the page");
         }
-        assert_eq!(HTML.matches("<script").count(), 1);
-        assert!(HTML.contains(r#"<script src="/playground/app.js" defer></script>"#));
+        assert_eq!(HTML.matches("<script").count(), 2);
+        for script in ["lines.js", "app.js"] {
+            assert!(HTML.contains(&format!(r#"<script src="/playground/{script}" defer></script>"#)));
+        }
         for sink in
             ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function"]
         {
-            assert!(!SCRIPT.contains(sink), "{sink} in the script");
+            assert!(!SCRIPT.contains(sink) && !LINES.contains(sink), "{sink} in a script");
         }
         assert!(!STYLE.contains("url(") && !STYLE.contains("@import"));
     }

@@ -30,6 +30,7 @@ pub fn routes(config: &mut web::ServiceConfig, playground: Playground) {
         .wrap(hardening())
         .route("", web::get().to(page::html))
         .route("/app.js", web::get().to(page::script))
+        .route("/lines.js", web::get().to(page::lines))
         .route("/style.css", web::get().to(page::style))
         .route("/icon.svg", web::get().to(page::icon))
         .route("/events", web::get().to(stream))

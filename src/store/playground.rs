@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use tokio_postgres::Row;
 
 use super::{Database, StoreError};
@@ -17,7 +19,8 @@ const RECORDS: &str = "
            h.reason as handoff,
            o.waiting, o.attempts, o.last_error, (extract(epoch from o.due) * 1000)::float8 as due_ms,
            f.given_up, f.last_error as given_up_error,
-           exists (select 1 from rs_owed w where w.conversation_id = c.id and w.status = 'running') as running
+           exists (select 1 from rs_owed w where w.conversation_id = c.id and w.status = 'running') as running,
+           t.actions is not null as tools_offered, a.actions
     from conversations c
     left join lateral (
       select * from turns where conversation_id = c.id and role = 'agent' order by seq desc limit 1) t on true
@@ -33,6 +36,12 @@ const RECORDS: &str = "
       select count(*) as given_up, (array_agg(last_error order by created_at desc))[1] as last_error
       from outbox where tenant_id = c.tenant_id and subscriber_id = c.subscriber_id and kind = 'reply'
         and status = 'failed') f
+    cross join lateral (
+      select coalesce(jsonb_agg(jsonb_build_object('seq', r.seq, 'entries', r.actions) order by r.seq desc), '[]')
+             as actions
+      from (
+        select seq, actions from turns
+        where conversation_id = c.id and role = 'agent' and actions <> '[]'::jsonb order by seq desc limit 5) r) a
     where c.tenant_id = $1 and c.subscriber_id = any($2)";
 
 /// The record of one contact.
@@ -60,6 +69,19 @@ pub struct ContactRecord {
     pub given_up: i64,
     /// Why the last of them was.
     pub given_up_error: Option<String>,
+    /// What the five latest turns with actions did, newest first.
+    pub actions: Vec<TurnActions>,
+    /// Whether the last turn was offered tools (08 REC-1).
+    pub tools_offered: bool,
+}
+
+/// The actions of one turn, `turns.actions` as it stands: it holds configured ids and no name of ManyChat (08 REC-3).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TurnActions {
+    /// The turn's place in the order of turns.
+    pub seq: i32,
+    /// Its entries (08 REC-2).
+    pub entries: Value,
 }
 
 /// The agent's last turn row.
@@ -115,6 +137,8 @@ fn record(row: &Row) -> Result<ContactRecord, StoreError> {
         last_error: row.try_get("last_error")?,
         given_up: row.try_get("given_up")?,
         given_up_error: row.try_get("given_up_error")?,
+        actions: serde_json::from_value(row.try_get("actions")?).unwrap_or_default(),
+        tools_offered: row.try_get("tools_offered")?,
     })
 }
 

@@ -26,6 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub struct Setup {
     pub env: Vec<(&'static str, String)>,
     pub rules: Option<fn(&mut Value)>,
+    /// With the demo tenant's tools, changed by this.
+    pub tools: Option<fn(&mut Value)>,
     pub database: Option<TestDatabase>,
     /// Another way to the database than straight, for example through a proxy.
     pub database_url: Option<String>,
@@ -41,6 +43,11 @@ impl Setup {
 
     pub fn rules(mut self, change: fn(&mut Value)) -> Self {
         self.rules = Some(change);
+        self
+    }
+
+    pub fn tools(mut self, change: fn(&mut Value)) -> Self {
+        self.tools = Some(change);
         self
     }
 
@@ -60,6 +67,9 @@ impl Setup {
         let database = Arc::new(self.database.unwrap_or_else(|| TestServer::database().unwrap()));
         let folder = Folder::new();
         write_tenant(&folder.path.join("config"), self.rules);
+        if let Some(change) = self.tools {
+            write_tools(&folder.path.join("config"), change);
+        }
         let url = self.database_url.unwrap_or_else(|| database.url().to_owned());
         let port = free_port();
         let mut env = environment(port, &url, &folder.path);
@@ -138,6 +148,14 @@ pub fn write_tenant(folder: &Path, change: Option<fn(&mut Value)>) {
     }
 }
 
+/// The demo tenant's tools, with a change.
+pub fn write_tools(folder: &Path, change: fn(&mut Value)) {
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/tools.json.example");
+    let mut tools: Value = serde_json::from_str(&fs::read_to_string(example).unwrap()).unwrap();
+    change(&mut tools);
+    fs::write(folder.join("tools.json"), tools.to_string()).unwrap();
+}
+
 /// A database that nobody reaches.
 pub const NOWHERE: &str = "postgres://app@127.0.0.1:1/none";
 
@@ -213,8 +231,11 @@ impl TestApp {
     async fn beside(&self) -> Self {
         let (folder, port) = (Folder::new(), free_port());
         write_tenant(&folder.path.join("config"), None);
-        let rules = "config/rules.json";
-        fs::copy(self.folder.path.join(rules), folder.path.join(rules)).unwrap();
+        for file in ["config/rules.json", "config/tools.json"] {
+            if self.folder.path.join(file).exists() {
+                fs::copy(self.folder.path.join(file), folder.path.join(file)).unwrap();
+            }
+        }
         let mut env = self.env.clone();
         env.insert("PORT".to_owned(), port.to_string());
         env.insert("CONFIG_DIR".to_owned(), folder.path.join("config").display().to_string());

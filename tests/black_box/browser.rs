@@ -197,6 +197,59 @@ async fn contacts_are_kept_apart_and_the_keyboard_reaches_everything() {
     assert_eq!(page.value("document.activeElement.name"), "manychat");
 }
 
+/// DEC-16, FLOW-1, HIST-1: a tenant with tools, the mock and no account: the flow stands before its reply, fields come after
+/// it, and the record tells what became of each. Without tools the page says how to get some.
+#[tokio::test]
+async fn what_the_agent_does_is_shown_as_it_happens() {
+    let Some(mut browser) = Browser::launch() else { return };
+    let app = setup()
+        .tools(|tools| {
+            // The opening would make the reply wait (WAIT-2).
+            tools["flows"][0]["settleSeconds"] = 0.into();
+        })
+        .start()
+        .await;
+    let mut page = open(&mut browser, &app);
+    page.wait_for("#ideas", "something to read");
+    say(&mut page, "Have you something to read about the foundation course?");
+    page.wait_for(".theirs .bubble", "sending you the brochure");
+    page.wait_for(".event.flow", "Foundation Course leaflet");
+    page.wait_for(".event", "Field written: intent = prospect");
+    page.wait_for(".event", "Field written: course = foundation");
+    let order = places(&mut page, &["something to read", "foundation_brochure", "sending you the brochure"]);
+    assert!(order.is_sorted() && order[0] >= 0, "{order:?}: {}", page.text("#chat"));
+    for action in [
+        "set fieldintent = prospectperformed",
+        "set fieldcourse = foundationperformed",
+        "send flowfoundation_brochureperformed",
+    ] {
+        page.wait_for("#actions li", action);
+    }
+    page.wait_for("#fields", "prospect");
+    assert_eq!(page.value("document.querySelector('#actions-hint').hidden"), true);
+    switch(&mut page, "manychat", "refused");
+    say(&mut page, "How do I pay?");
+    page.wait_for("#actions li", "send flowenrolment_linkfailed");
+    page.wait_for(".event.bad", "ManyChat call failed");
+    assert_eq!(page.value(OVERFLOW), 0);
+    page.resize(390, 900);
+    assert_eq!(page.value(OVERFLOW), 0, "nothing sticks out of a narrow window");
+    assert!(page.complaints().is_empty(), "{:?}", page.complaints());
+}
+
+/// DEMO-2, DEC-16: without tools the page says so, and how to get some.
+#[tokio::test]
+async fn a_tenant_without_tools_is_told_how_to_get_some() {
+    let Some(mut browser) = Browser::launch() else { return };
+    let app = setup().start().await;
+    let mut page = open(&mut browser, &app);
+    page.wait_for("#actions-hint", "agent bootstrap --tools");
+    assert_eq!(
+        page.value("document.querySelector('#ideas').textContent.includes('something to read')"),
+        false
+    );
+}
+
 /// DEC-16: the page fits a laptop, a tablet, a telephone and a dark screen, in the state that the README shows. With
 /// `SCREENSHOTS=<folder>` the pictures are kept there; the README's is docs/assets/playground.png.
 #[tokio::test]

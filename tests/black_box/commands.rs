@@ -312,6 +312,10 @@ fn bootstrap_writes_what_is_missing_and_keeps_the_rest() {
     assert!(second.stdout.lines().all(|line| line.starts_with("kept")), "{}", second.stdout);
     assert_eq!(fs::read_to_string(folder.path.join("config/prompt.md")).unwrap(), "mine");
     assert_eq!(fs::read_to_string(folder.path.join(".env")).unwrap(), dot_env);
+    let third = command(&folder.path, &env, &["bootstrap", "--tools"]);
+    assert!(third.stdout.contains("created  config/tools.json"), "{}", third.stdout);
+    let checked = command(&folder.path, &env, &["config", "check", "--strict"]);
+    assert_eq!(checked.code, Some(0), "DEMO-4: {}", checked.stderr);
 }
 
 /// DEC-15, DEC-2, EMB-6, ACC-EMB-1: in an empty folder one command does everything, keeps its data, and leaves no

@@ -6,8 +6,9 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::app::{NOWHERE, SECRET, Setup, TestApp, command, tenant_folder};
+use crate::app::{NOWHERE, SECRET, Setup, TestApp, command, tenant_folder, write_tools};
 use crate::quoting_server::QuotingServer;
+use crate::stub_manychat::{GET_FIELDS, GET_FLOWS, StubManyChat};
 
 /// The lines of a `.env` with these variables.
 fn write_dot_env(folder: &Path, variables: &BTreeMap<String, String>) {
@@ -305,4 +306,52 @@ async fn a_missing_manychat_key_is_a_warning() {
         app.post(&json!({"subscriber_id": "1", "text": "hi"}).to_string(), Some(SECRET)).await.status,
         200
     );
+}
+
+/// GAP-CFG-10, 08 LIM-12: the operator's check looks every name of the files up in ManyChat; what is missing there warns at
+/// its place, `--strict` refuses it, and nothing is written.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_online_check_warns_of_names_that_manychat_lacks() {
+    let stub = StubManyChat::start().await;
+    let (folder, mut env) = tenant_folder(NOWHERE, None);
+    write_tools(&folder.path.join("config"), |tools| {
+        *tools = json!({
+            "flows": [{ "id": "leaflet", "flowNs": "content_1", "description": "d" }],
+            "tags": [{ "id": "likes", "tag": "likes-wood", "description": "d" }],
+            "notes": [{ "id": "aim", "field": "note_aim", "maxLength": 9, "neverRendered": true, "description": "d" }],
+        });
+    });
+    env.insert("MANYCHAT_API_BASE".to_owned(), stub.url.clone());
+    env.insert("MANYCHAT_API_TOKEN".to_owned(), "1234:a-key-of-the-stub".to_owned());
+    env.insert("MANYCHAT_REPLY_FLOW_NS".to_owned(), "content_reply".to_owned());
+    let check = |words: &[&str]| command(&folder.path, &env, &[&["config", "check"], words].concat());
+    let looked_up = |stderr: &str| stderr.lines().filter(|line| line.contains("ManyChat has no")).count();
+    assert_eq!(looked_up(&check(&[]).stderr), 0);
+    assert!(stub.calls().is_empty(), "API-28: only --online asks");
+    let found = check(&["--online"]);
+    assert_eq!((found.code, looked_up(&found.stderr)), (Some(0), 6), "{}", found.stderr);
+    for line in [
+        "warning: MANYCHAT_REPLY_FLOW_NS: ManyChat has no flow `content_reply`",
+        "warning: MANYCHAT_TOKEN_FIELD: ManyChat has no field `ai_token`",
+        "warning: tools.json: flows.0.flowNs: ManyChat has no flow `content_1`",
+        "warning: tools.json: tags.0.tag: ManyChat has no tag `likes-wood`",
+        "warning: tools.json: notes.0.field: ManyChat has no field `note_aim`",
+    ] {
+        assert!(found.stderr.contains(line), "{line}: {}", found.stderr);
+    }
+    stub.set_tags(&["likes-wood"]);
+    stub.set_account(&["ai_message", "ai_token", "note_aim"], &["content_1", "content_reply"]);
+    let good = check(&["--online"]);
+    assert_eq!((good.code, looked_up(&good.stderr)), (Some(0), 0), "{}", good.stderr);
+    stub.answer(GET_FLOWS, 404);
+    stub.answer(GET_FIELDS, 500);
+    let unsure = check(&["--online"]);
+    assert!(
+        unsure.code == Some(0) && unsure.stderr.contains("its flows were not checked"),
+        "{}",
+        unsure.stderr
+    );
+    assert!(unsure.stderr.contains("its fields were not checked"), "{}", unsure.stderr);
+    assert_eq!(check(&["--online", "--strict"]).code, Some(1));
+    assert!(stub.calls().iter().all(|call| call.path.starts_with("/fb/page/get")), "it reads only");
 }

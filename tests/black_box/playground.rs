@@ -8,7 +8,13 @@ use serde_json::{Value, json};
 
 use crate::app::{Answer, Folder, SECRET, Setup, TestApp, command, environment, free_port, write_tenant};
 
-const PATHS: [&str; 4] = ["/playground", "/playground/app.js", "/playground/style.css", "/playground/events"];
+const PATHS: [&str; 5] = [
+    "/playground",
+    "/playground/app.js",
+    "/playground/lines.js",
+    "/playground/style.css",
+    "/playground/events",
+];
 
 async fn app() -> TestApp {
     Setup::default()
@@ -91,7 +97,7 @@ async fn without_it_there_is_nothing_there() {
 #[tokio::test]
 async fn the_page_comes_with_strict_headers() {
     let app = app().await;
-    for path in &PATHS[..3] {
+    for path in &PATHS[..4] {
         let answer = app.get(path).await.unwrap();
         assert_eq!(answer.status, 200, "{path}");
         let policy = answer.headers["content-security-policy"].to_str().unwrap();
@@ -173,7 +179,7 @@ async fn a_message_takes_the_real_way_and_the_secret_stays_here() {
     assert_eq!(turns, [json!({ "text": "how much is it?", "subscriber_id": id, "channel": "telegram" })]);
     let unknown = post(&app, "/playground/messages", json!({ "contact": "stranger", "text": "hi" })).await;
     assert_eq!(unknown.status, 404);
-    for path in &PATHS[..3] {
+    for path in &PATHS[..4] {
         seen.push_str(&app.get(path).await.unwrap().body);
     }
     seen.push_str(&said.body);

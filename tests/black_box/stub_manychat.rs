@@ -14,6 +14,8 @@ pub const SET_FIELD: &str = "/fb/subscriber/setCustomFieldByName";
 pub const SEND_FLOW: &str = "/fb/sending/sendFlow";
 pub const GET_INFO: &str = "/fb/subscriber/getInfo";
 pub const GET_TAGS: &str = "/fb/page/getTags";
+pub const GET_FIELDS: &str = "/fb/page/getCustomFields";
+pub const GET_FLOWS: &str = "/fb/page/getFlows";
 
 /// One call as it arrived.
 #[derive(Clone, Debug)]
@@ -32,6 +34,10 @@ struct Inner {
     message: Option<String>,
     /// Tags of every contact and of the account.
     tags: Vec<String>,
+    /// Fields of the account.
+    fields: Vec<String>,
+    /// Flows of the account.
+    flows: Vec<String>,
 }
 
 #[derive(Clone)]
@@ -78,6 +84,13 @@ impl StubManyChat {
         self.inner.lock().unwrap().tags = tags.iter().map(|tag| (*tag).to_owned()).collect();
     }
 
+    /// The account's fields and flows, for `config check --online` alone.
+    pub fn set_account(&self, fields: &[&str], flows: &[&str]) {
+        let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let mut inner = self.inner.lock().unwrap();
+        (inner.fields, inner.flows) = (owned(fields), owned(flows));
+    }
+
     pub fn calls(&self) -> Vec<Call> {
         self.inner.lock().unwrap().calls.clone()
     }
@@ -110,6 +123,11 @@ async fn serve(mut socket: TcpStream, inner: Arc<Mutex<Inner>>) {
             let data = match path.as_str() {
                 GET_INFO => json!({ "id": "1", "name": "Somebody", "tags": tags, "custom_fields": [] }),
                 GET_TAGS => Value::Array(tags),
+                GET_FIELDS => inner.fields.iter().map(|field| json!({ "id": 1, "name": field })).collect(),
+                GET_FLOWS => {
+                    let flows = inner.flows.iter().map(|flow| json!({ "ns": flow, "name": "A flow" }));
+                    json!({ "flows": flows.collect::<Vec<Value>>(), "folders": [] })
+                }
                 _ => json!({}),
             };
             let special = inner.of_contact.get(&(path.clone(), contact));

@@ -1,6 +1,7 @@
 //! Checks across the files and the environment (05 section 7).
 
 use super::check::{Fault, Report};
+use super::parsers::repeated;
 use super::{RULES_FILE, TOOLS_FILE};
 use crate::config::{Catalog, ReservedNames, Rules, TagTool, Tools, Warning};
 
@@ -26,6 +27,7 @@ pub(in crate::config) fn cross_check(parts: Parts<'_>) -> (Vec<Fault>, Vec<Warni
         offerings_of_flows(tools, parts.catalog, &mut of_tools);
         service_tags(tools, parts.rules, &mut of_rules);
         readable_delivery_fields(tools, parts.reserved, &mut of_tools);
+        shared_names(tools, &mut of_tools);
     }
     let faults = of_rules.faults.into_iter().chain(of_tools.faults).collect();
     let warnings = of_rules.warnings.into_iter().chain(of_tools.warnings).collect();
@@ -158,6 +160,41 @@ fn service_tags(tools: &Tools, rules: &Rules, report: &mut Report) {
 
 fn offered_tag<'a>(tools: &'a Tools, wanted: Option<&str>) -> impl Iterator<Item = &'a TagTool> {
     tools.tags.iter().filter(move |tag| wanted == Some(tag.tag.as_str()))
+}
+
+/// 08 LIM-11: allowed by TOOL-29, so that a tenant of the reference implementation still loads, and rarely meant. The
+/// list of a note's field is in [`note_fields`].
+fn shared_names(tools: &Tools, report: &mut Report) {
+    let fields = tools.fields.iter().map(|field| (field.id.as_str(), field.field.as_str()));
+    let readable = || tools.readable.fields.iter().map(|field| (field.id.as_str(), field.field.as_str()));
+    let tags = tools.tags.iter().map(|tag| (tag.id.as_str(), tag.tag.as_str()));
+    warn_shared("fields", "ManyChat field", fields, report);
+    warn_shared("tags", "ManyChat tag", tags, report);
+    for (position, note) in tools.notes.iter().enumerate() {
+        for (id, _) in readable().filter(|(_, name)| *name == note.field) {
+            let text = format!(
+                "note `{}` writes the ManyChat field that readable.fields `{id}` reads: whatever it holds reads as \
+                 `other`",
+                note.id
+            );
+            report.warn(&format!("notes.{position}.field"), text);
+        }
+    }
+}
+
+/// One warning for each name that several entries use.
+fn warn_shared<'a>(
+    path: &str,
+    kind: &str,
+    entries: impl Iterator<Item = (&'a str, &'a str)>,
+    report: &mut Report,
+) {
+    let entries: Vec<_> = entries.collect();
+    for name in repeated(entries.iter().map(|(_, name)| *name)) {
+        let ids = entries.iter().filter(|(_, other)| *other == name).map(|(id, _)| *id);
+        let ids = ids.collect::<Vec<_>>().join(", ");
+        report.warn(path, format!("{ids} are the same {kind} `{name}`: each overwrites what the others did"));
+    }
 }
 
 /// A field the service writes for itself is not worth reading, and one of them holds the contact's token.

@@ -43,4 +43,6 @@ pub(super) fn every_key() -> Vec<&'static str> {
 }
 
 #[cfg(test)]
+mod tools_table_tests;
+#[cfg(test)]
 mod tools_tests;

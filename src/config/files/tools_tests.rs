@@ -280,17 +280,30 @@ fn the_silencing_tag_is_not_writable() {
     assert_loads("tools.nudge.humanActiveTag", json!("from-advert"));
 }
 
-/// TOOL-29: two entries may name the same ManyChat tag or field.
+/// TOOL-29, 08 LIM-11: entries may name the same ManyChat tag or field, as the reference allows, with a warning.
 #[test]
-fn entries_may_share_a_tag_or_a_field() {
-    assert_loads(
-        "tools.tags",
-        json!([
-            { "id": "a", "tag": "t", "description": "d" },
-            { "id": "b", "tag": "t", "description": "d" },
-        ]),
-    );
-    assert_loads("tools.fields.2.field", json!("preferred_slot"));
+fn entries_that_share_a_name_load_and_warn() {
+    let tag = |id: &str| json!({ "id": id, "tag": "t", "description": "d" });
+    let read = json!([{ "id": "r", "field": "note_aim", "values": ["x"], "description": "d" }]);
+    for (place, value, words) in [
+        (
+            "tools.tags",
+            json!([tag("a"), tag("b"), tag("c")]),
+            ["tools.json: tags: a, b, c", "ManyChat tag `t`"],
+        ),
+        (
+            "tools.fields.2.field",
+            json!("preferred_slot"),
+            ["tools.json: fields: bench_experience, preferred_slot", "ManyChat field `preferred_slot`"],
+        ),
+        ("tools.readable.fields", read, ["tools.json: notes.0.field: note `aim`", "readable.fields `r`"]),
+    ] {
+        let warnings = Files::demo().set(place, value).warnings();
+        assert!(
+            warnings.len() == 1 && words.iter().all(|word| warnings[0].contains(word)),
+            "{place}: {warnings:?}"
+        );
+    }
 }
 
 /// WCF-1: the window-closing flow is nobody else's.

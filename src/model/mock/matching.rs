@@ -3,6 +3,13 @@
 /// Words that close a conversation. `okay` stands before `ok`, which it begins with.
 const CLOSERS: [&str; 9] = ["thanks", "thank you", "thx", "cheers", "bye", "okay", "ok", "perfect", "great"];
 
+/// Words for the demo tenant's offerings, in the order in which they are looked for (MOCK-12).
+pub const OFFERINGS: [(&[&str], &str); 3] = [
+    (&["advanced"], "advanced"),
+    (&["weekend", "intensive"], "weekend-intensive"),
+    (&["foundation"], "foundation"),
+];
+
 /// What the mock model goes by.
 pub struct Heard {
     text: String,
@@ -11,9 +18,24 @@ pub struct Heard {
 }
 
 impl Heard {
-    /// A message of the contact.
+    /// A message of the contact. Telephones write the apostrophe in their own way.
     pub fn new(text: &str, payment_options: bool) -> Self {
-        Self { text: text.to_lowercase(), payment_options }
+        Self { text: text.to_lowercase().replace('\u{2019}', "'"), payment_options }
+    }
+
+    /// The offering that the message names.
+    pub fn offering(&self) -> Option<&'static str> {
+        OFFERINGS.iter().find(|(words, _)| self.any(words)).map(|(_, id)| *id)
+    }
+
+    /// Whether one of the words stands there by itself.
+    pub fn any_word(&self, words: &[&str]) -> bool {
+        let own = |at: usize, length: usize| {
+            let before = self.text.get(..at).and_then(|text| text.chars().next_back());
+            let after = self.text.get(at + length..).and_then(|text| text.chars().next());
+            !before.is_some_and(is_word) && !after.is_some_and(is_word)
+        };
+        words.iter().any(|word| self.text.match_indices(word).any(|(at, _)| own(at, word.len())))
     }
 
     /// Whether any of the words occurs anywhere, inside other words too.
@@ -32,7 +54,7 @@ impl Heard {
     pub fn word_starting_with(&self, stem: &str) -> bool {
         self.text.match_indices(stem).any(|(at, _)| {
             let before = self.text.get(..at).and_then(|text| text.chars().next_back());
-            before.is_none_or(|character| !character.is_alphanumeric() && character != '_')
+            !before.is_some_and(is_word)
         })
     }
 
@@ -52,6 +74,10 @@ impl Heard {
         }
         false
     }
+}
+
+fn is_word(character: char) -> bool {
+    character.is_alphanumeric() || character == '_'
 }
 
 fn begins_within(text: &str, gap: usize, words: &[&str]) -> bool {
@@ -88,6 +114,26 @@ mod tests {
         assert!(!heard("talk to a\nperson").near(&["talk"], 20, &["person"]));
         assert!(!heard("person to talk").near(&["talk"], 20, &["person"]));
         assert!(heard(&format!("talk {} talk to a person", "x".repeat(40))).near(&["talk"], 20, &["person"]));
+    }
+
+    /// MOCK-12: the first of the list wins.
+    #[test]
+    fn an_offering_is_named_by_its_words() {
+        assert_eq!(heard("the Foundation or the ADVANCED one").offering(), Some("advanced"));
+        assert_eq!(heard("something at the weekend").offering(), Some("weekend-intensive"));
+        assert_eq!(heard("the intensive").offering(), Some("weekend-intensive"));
+        assert_eq!(heard("foundations").offering(), Some("foundation"));
+        assert_eq!(heard("any course").offering(), None);
+    }
+
+    /// MOCK-13
+    #[test]
+    fn a_whole_word_stands_by_itself() {
+        for text in ["a seat?", "seat", "no\nseat!", "seat-belt"] {
+            assert!(heard(text).any_word(&["seat"]), "{text}");
+        }
+        assert!(!heard("seats, seated, reseat, seat_1").any_word(&["seat"]));
+        assert!(heard("your next intake?").any_word(&["next intake"]));
     }
 
     /// MOCK-6, row 7

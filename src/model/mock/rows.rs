@@ -23,18 +23,27 @@ pub struct Row {
     pub script: Script,
 }
 
-const fn answer(confidence: f64, messages: &'static [&'static str], question: &'static str) -> Script {
+/// An answer with a closing question.
+pub const fn answer(confidence: f64, messages: &'static [&'static str], question: &'static str) -> Script {
     Script { messages, reason: None, confidence, question: Some(question) }
 }
 
-const fn hand_off(reason: EscalationReason, confidence: f64, messages: &'static [&'static str]) -> Script {
+/// A handoff, which asks nothing.
+pub const fn hand_off(
+    reason: EscalationReason,
+    confidence: f64,
+    messages: &'static [&'static str],
+) -> Script {
     Script { messages, reason: Some(reason), confidence, question: None }
 }
 
 /// The default closing question, called Q in the table.
-const MORE: &str = "Is there anything else I can help you with?";
+pub const MORE: &str = "Is there anything else I can help you with?";
 
-const PARTS: &[&str] = &["instalment", "installment", "in parts", "expensive", "deposit"];
+/// Words about paying in parts.
+pub const PARTS: &[&str] = &["instalment", "installment", "in parts", "expensive", "deposit"];
+/// Row 17
+pub const TIMES: &[&str] = &["schedule", "when", "what day", "timetable"];
 const HAGGLE: &[&str] = &["discount", "cheaper", "deal", "best price"];
 const PAID: &[&str] = &[
     "i paid",
@@ -47,6 +56,11 @@ const PAID: &[&str] = &[
     "transfer done",
     "transfer is done",
 ];
+
+/// The first row that applies, the last one when none does (MOCK-6).
+pub fn table(heard: &Heard) -> &'static Script {
+    ROWS.iter().find(|row| (row.when)(heard)).map_or(&OTHERWISE, |row| &row.script)
+}
 
 fn asks_for_parts(heard: &Heard) -> bool {
     heard.payment_options && heard.any(PARTS) && !heard.any(HAGGLE)
@@ -198,7 +212,7 @@ pub const ROWS: &[Row] = &[
         ),
     },
     Row {
-        when: |heard| heard.any(&["schedule", "when", "what day", "timetable"]),
+        when: |heard| heard.any(TIMES),
         script: answer(
             0.88,
             &["The Foundation Course runs Tuesdays and Thursdays, 6–9pm, for 4 weeks."],

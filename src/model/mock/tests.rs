@@ -8,27 +8,28 @@ use crate::domain::EscalationReason::{
 use crate::model::fence::FencedText;
 use crate::model::meter::Meter;
 use crate::model::port::Image;
+use crate::model::port::{MessageRole, ModelMessage, Part};
 use crate::model::reply::{self, Bounds, Reply};
 use crate::model::test_support::rules;
 
-const WITH_OPTIONS: &str = "OPERATING RULES\n\nPAYMENT OPTIONS\n- deposit: some";
+pub(super) const WITH_OPTIONS: &str = "OPERATING RULES\n\nPAYMENT OPTIONS\n- deposit: some";
 const WITHOUT_OPTIONS: &str =
     "Present the entries of PAYMENT OPTIONS that cover it.\n PAYMENT OPTIONS\nPAYMENT OPTIONS:";
-const MORE: &str = "Is there anything else I can help you with?";
+pub(super) const MORE: &str = "Is there anything else I can help you with?";
 
-fn contact(text: &str) -> Part {
+pub(super) fn contact(text: &str) -> Part {
     Part::Contact(FencedText::new(text))
 }
 
-fn picture() -> Part {
+pub(super) fn picture() -> Part {
     Part::Image(Image { media_type: "image/jpeg".to_owned(), bytes: Bytes::new() })
 }
 
-fn message(role: MessageRole, parts: Vec<Part>) -> ModelMessage {
+pub(super) fn message(role: MessageRole, parts: Vec<Part>) -> ModelMessage {
     ModelMessage { role, parts }
 }
 
-fn request(system: &str, messages: Vec<ModelMessage>) -> ModelRequest {
+pub(super) fn request(system: &str, messages: Vec<ModelMessage>) -> ModelRequest {
     ModelRequest {
         system: system.into(),
         messages,
@@ -372,7 +373,23 @@ fn a_greeting_pitches_nothing() {
 /// untouched, apart from a question the body asks already.
 #[test]
 fn every_reply_passes_the_guardrails() {
-    let scripts = rows::ROWS.iter().map(|row| &row.script).chain([&rows::IMAGE_ONLY, &rows::OTHERWISE]);
+    let others = [
+        &rows::IMAGE_ONLY,
+        &rows::OTHERWISE,
+        &replies::NOTHING_FOUND,
+        &replies::NOT_BUYING,
+        &replies::FITS_BETTER,
+        &replies::QUALIFYING,
+        &replies::SENDING_LINK,
+        &replies::SENDING_STUDENT,
+        &replies::SENDING_BROCHURE,
+        &replies::LOCKED,
+        &replies::WHICH,
+        &replies::AFTER_PARTS,
+        &replies::AFTER_TIMES,
+        &replies::NO_FOLLOW_UP,
+    ];
+    let scripts = rows::ROWS.iter().map(|row| &row.script).chain(others);
     for script in scripts {
         let object = as_json(script);
         assert!(Reply::parse(&object, Bounds::Model).is_ok(), "{object}");
@@ -407,7 +424,12 @@ fn the_last_user_message_is_what_counts() {
 /// MOCK-5: a server note is skipped, whichever label it starts with.
 #[test]
 fn notes_of_the_server_are_skipped() {
-    for note in ["ACTIONS: none", "SENT: send_flow glaze_guide. Write the reply now."] {
+    for note in [
+        "ACTIONS: none was staged. Write the reply now.",
+        "ACTIONS: set_field intent=prospect. Write the reply now.",
+        "NOT SENT: send_flow glaze_guide. Write the reply now.",
+        "SENT: hello. What is the refund?",
+    ] {
         let asked = message(MessageRole::User, vec![contact("price")]);
         let noted = message(MessageRole::StepNote, vec![Part::Text(note.to_owned())]);
         assert_eq!(reply_to_messages(vec![asked, noted]), reply_to("price"), "{note}");

@@ -17,6 +17,8 @@ const ACCOUNTS = [
   ["refused", "Refuses", "A final refusal: the reply is given up and the contact handed over."],
 ];
 const IDEAS = ["How much is the foundation course?", "When does it run?", "I want to talk to a person", "I want a refund", "Can I get a discount?"];
+// For a tenant that has tools.
+const WISHES = ["Have you something to read about the foundation course?", "I'm interested", "I don't have time", "How do I pay?"];
 const OUTCOMES = {
   answered_inline: ["In time", "good", "Answered in the response."],
   answered_scripted: ["Scripted", "good", "Answered with the tenant's opening, without the model."],
@@ -26,7 +28,6 @@ const OUTCOMES = {
   media_fallback: ["Media", "warn", "The file could not be read."],
   error: ["Error", "bad", "The model call failed; the contact was handed over."],
 };
-const ROLES = { holding: ["holding line", "warn"], handoff: ["handoff", "warn"], media_fallback: ["media text", ""], closer: ["closer", ""] };
 const CHANNELS = { whatsapp: "WhatsApp", instagram: "Instagram", messenger: "Messenger", telegram: "Telegram" };
 const SILENCE_MS = 25000;
 
@@ -35,19 +36,13 @@ let order = [];
 let chosen = null;
 let switches = { model: null, manychat: null };
 let about = null;
+let tools = null;
 let source = null;
 let heard = 0;
 let follows = true;
 const drafts = new Map();
 
 const byId = (id) => document.getElementById(id);
-
-function element(name, className, text) {
-  const made = document.createElement(name);
-  if (className) made.className = className;
-  if (text !== undefined && text !== null) made.textContent = text;
-  return made;
-}
 
 function show(id, visible, text) {
   const place = byId(id);
@@ -132,6 +127,7 @@ function apply(update) {
   order = update.order;
   for (const id of [...contacts.keys()]) if (!order.includes(id)) contacts.delete(id);
   switches = update.switches;
+  if (update.tools !== tools) showIdeas(update.tools);
   show("trouble", Boolean(update.trouble), update.trouble || "");
   show("real-account", switches.manychat === null);
   if (!contacts.has(chosen)) choose(order[order.length - 1] || null);
@@ -150,6 +146,16 @@ function showAbout() {
     return option;
   }));
   select.value = about.channel;
+}
+
+function showIdeas(has) {
+  tools = has;
+  byId("ideas").replaceChildren(...(tools ? [...WISHES, ...IDEAS] : IDEAS).map((idea) => {
+    const button = element("button", "", idea);
+    button.type = "button";
+    button.addEventListener("click", () => send(idea));
+    return button;
+  }));
 }
 
 function choose(id) {
@@ -191,6 +197,7 @@ function render() {
   renderChat(contact);
   renderQueue(contact);
   renderTurn(contact);
+  renderActions(contact);
   renderSwitch("model", MODELS, "The model is a real one: it cannot be told to be slow or to fail.");
   renderSwitch("manychat", ACCOUNTS, "The real ManyChat account is in use.");
   renderProfile(contact);
@@ -294,54 +301,6 @@ function typing() {
   return line;
 }
 
-function drawEntry(entry) {
-  switch (entry.kind) {
-    case "said": return drawSaid(entry);
-    case "reply": return drawReply(entry);
-    case "delivered": return drawDelivered(entry);
-    case "flow": return drawFlow(entry);
-    case "tag": return element("p", "event", (entry.added ? "Tag added: " : "Tag removed: ") + entry.name);
-    case "field": return element("p", "event", "Field written: " + entry.name);
-    case "call_failed": return element("p", "event bad", "ManyChat call failed: " + entry.text);
-    case "problem": return element("p", "event bad", entry.text);
-    default: return element("p", "event", "Something happened that this page does not know: " + entry.kind);
-  }
-}
-
-function bubbles(side, texts, notes) {
-  const line = element("div", "line " + side);
-  for (const text of texts) line.append(element("div", "bubble", text));
-  const meta = element("p", "meta");
-  meta.append(...notes);
-  line.append(meta);
-  return line;
-}
-
-function drawSaid(entry) {
-  const notes = [element("span", "", clock(entry.at_ms))];
-  if (entry.state === "failed") notes.push(element("span", "failed", "not taken"));
-  return bubbles("mine", [entry.text], notes);
-}
-
-function drawReply(entry) {
-  if (entry.texts.length === 0) {
-    return element("p", "event", "Silent response after " + seconds(entry.took_ms) + ": the reply comes another way.");
-  }
-  const notes = [element("span", "", clock(entry.at_ms) + " · in the response after " + seconds(entry.took_ms))];
-  if (entry.role && ROLES[entry.role]) notes.unshift(element("span", "chip " + ROLES[entry.role][1], ROLES[entry.role][0]));
-  return bubbles("theirs", entry.texts, notes);
-}
-
-function drawDelivered(entry) {
-  return bubbles("theirs", [entry.text], [element("span", "chip good", "later"), element("span", "", clock(entry.at_ms) + " · through ManyChat")]);
-}
-
-function drawFlow(entry) {
-  const card = element("p", "event flow");
-  card.append(element("strong", "", "Flow played"), element("br"), element("span", "", entry.name));
-  return card;
-}
-
 function renderQueue(contact) {
   const record = contact && contact.record;
   const place = byId("queue");
@@ -413,6 +372,24 @@ function rows(id, pairs) {
   }));
 }
 
+function renderActions(contact) {
+  const record = contact && contact.record;
+  const turns = record ? record.actions : [];
+  let hint = "";
+  if (!tools) hint = "This tenant has no tools. “agent bootstrap --tools” writes those of the demo tenant; then start again.";
+  else if (record && record.outcome && !record.tools_offered) hint = "The last turn was offered no tools.";
+  else if (turns.length === 0) hint = "Nothing yet. Ask for something to read, or for the link.";
+  show("actions-hint", hint !== "", hint);
+  byId("actions").replaceChildren(...turns.map((turn) => {
+    const item = element("li");
+    item.append(element("h3", "", "Turn " + turn.seq));
+    const list = element("ol");
+    list.append(...turn.entries.map(drawAction));
+    item.append(list);
+    return item;
+  }));
+}
+
 function renderSwitch(which, choices, without) {
   const value = switches[which];
   byId(which + "-switch").disabled = value === null;
@@ -451,28 +428,21 @@ function renderProfile(contact) {
   const profile = contact ? contact.profile : { tags: [], fields: [] };
   const tags = profile.tags.map((tag) => element("li", "", tag));
   byId("tags").replaceChildren(...(tags.length ? tags : [element("li", "none", "none")]));
-  if (profile.fields.length === 0) {
+  fieldRows("fields", profile.fields.filter((field) => !field.note));
+  const notes = profile.fields.filter((field) => field.note);
+  byId("notes-title").hidden = notes.length === 0;
+  fieldRows("notes", notes);
+  byId("notes").hidden = notes.length === 0;
+}
+
+function fieldRows(id, fields) {
+  if (fields.length === 0) {
     const none = element("div");
     none.append(element("dd", "none", "none"));
-    byId("fields").replaceChildren(none);
+    byId(id).replaceChildren(none);
     return;
   }
-  rows("fields", profile.fields.map((field) => [field.name, field.value === null ? "set, and shown to nobody" : field.value]));
-}
-
-// --- Small words --------------------------------------------------------------------------------------------------
-
-function words(text) {
-  return text.replaceAll("_", " ");
-}
-
-function seconds(ms) {
-  return ms < 1000 ? ms + " ms" : (ms / 1000).toFixed(1) + " s";
-}
-
-function clock(ms) {
-  const time = new Date(ms);
-  return [time.getHours(), time.getMinutes(), time.getSeconds()].map((part) => String(part).padStart(2, "0")).join(":");
+  rows(id, fields.map((field) => [field.called || field.name, field.value === null ? "set, and shown to nobody" : field.value]));
 }
 
 // --- Writing ------------------------------------------------------------------------------------------------------
@@ -515,12 +485,6 @@ byId("new-contact").addEventListener("submit", (event) => {
   addContact(byId("channel").value);
 });
 byId("failure-close").addEventListener("click", settled);
-byId("ideas").append(...IDEAS.map((idea) => {
-  const button = element("button", "", idea);
-  button.type = "button";
-  button.addEventListener("click", () => send(idea));
-  return button;
-}));
 // A window that changes its size must not hide the newest line.
 byId("chat").addEventListener("scroll", () => {
   const chat = byId("chat");

@@ -1,0 +1,67 @@
+//! What the server knows about the contact of a turn, one line each, outside the fence (01 section 7). The labels, the
+//! stage, the id of the offering and `(not_prospect)` are fixed: the mock model reads them (STATE-1, STATE-3).
+
+use crate::config::Tools;
+use crate::domain::{Intent, Stage};
+use crate::tools::Known;
+
+/// The lines of a turn, in the order of STATE-1; none for a tenant without the three fields (FN-LINE-2). They come from
+/// the records alone (STATE-6, FN-LINE-1).
+#[must_use]
+pub fn state_lines(tools: Option<&Tools>, known: &Known) -> Vec<String> {
+    let Some(tools) = tools else { return Vec::new() };
+    let intent = tools.intent_field().map(|_| intent(known.intent));
+    let funnel = tools.funnel_field().map(|_| format!("FUNNEL: {}", known.stage.unwrap_or(Stage::New)));
+    let offering = tools.offering_field().map(|_| {
+        let recorded = known.offering.as_deref().unwrap_or("none recorded yet");
+        format!("OFFERING: {recorded}")
+    });
+    intent.into_iter().chain(funnel).chain(offering).collect()
+}
+
+/// STATE-3
+fn intent(known: Option<Intent>) -> String {
+    match known {
+        Some(Intent::Prospect) => "INTENT: prospect",
+        Some(Intent::NotProspect) => {
+            "INTENT: came for another reason (not_prospect). Should they now mean to buy, record prospect."
+        }
+        None => "INTENT: nothing recorded yet.",
+    }
+    .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::demo;
+
+    fn lines(known: &Known) -> Vec<String> {
+        let tenant = demo::tenant().unwrap();
+        state_lines(tenant.tools.as_ref(), known)
+    }
+
+    /// STATE-1 to STATE-4, 10 section 11.2
+    #[test]
+    fn the_lines_name_what_is_recorded() {
+        let nothing = ["INTENT: nothing recorded yet.", "FUNNEL: new", "OFFERING: none recorded yet"];
+        assert_eq!(lines(&Known::default()), nothing);
+        let known = Known {
+            stage: Some(Stage::Offered),
+            intent: Some(Intent::Prospect),
+            offering: Some("advanced".to_owned()),
+            ..Known::default()
+        };
+        assert_eq!(lines(&known), ["INTENT: prospect", "FUNNEL: offered", "OFFERING: advanced"]);
+        let other = Known { intent: Some(Intent::NotProspect), ..known };
+        assert!(lines(&other)[0].contains("(not_prospect)") && lines(&other)[0].contains("record prospect"));
+    }
+
+    /// FN-LINE-2, PROMPT-12
+    #[test]
+    fn a_tenant_without_the_fields_gets_no_line() {
+        assert!(state_lines(None, &Known::default()).is_empty());
+        let tools = Tools { fields: Vec::new(), ..demo::tenant().unwrap().tools.unwrap() };
+        assert!(state_lines(Some(&tools), &Known::default()).is_empty());
+    }
+}
