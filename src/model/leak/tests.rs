@@ -7,7 +7,7 @@ use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
 use crate::config::Tenant;
 use crate::domain::{ContactText, Provider};
 use crate::model::test_support::{settings, tenant_with};
-use crate::model::{Cause, MockModel, Runner, SystemPrompt, TurnInput};
+use crate::model::{Cause, MockModel, Runner, Spent, SystemPrompt, TurnInput};
 
 const PERSONA: &str = "You answer messages for the studio, a small pottery that teaches in person.\n\
     How you sound: calm, practical, brief. Two short sentences are better than five.\n\
@@ -252,6 +252,8 @@ async fn the_mocks_replies_raise_no_alarm() {
             state_lines: Vec::new(),
             texts: vec![ContactText::new(asked)],
             history: Vec::new(),
+            tools: None,
+            spent: Spent::default(),
         };
         let result = runner.run(input).await;
         assert_ne!(result.cause, Some(Cause::Leak), "{asked}");
