@@ -168,7 +168,7 @@ fn notation(action: &Action) -> String {
 
 fn observed(draft: Draft, actions: Vec<String>) -> Observed {
     let reason = draft.escalation();
-    let Draft { reply, texts, decision } = draft;
+    let Draft { reply, texts, decision, .. } = draft;
     let mut seen = Observed {
         messages: texts,
         escalate: reply.escalate,

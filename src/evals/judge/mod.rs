@@ -22,7 +22,7 @@ use self::verdict::Sample;
 use super::case::Case;
 use crate::config::{Catalog, ModelName, ModelSettings};
 use crate::domain::Usd;
-use crate::model::{ModelProvider, Prices};
+use crate::model::{Meter, ModelProvider, Prices, Spent};
 
 /// How often a criterion is sampled (JUDGE-11).
 const SAMPLES: usize = 3;
@@ -192,10 +192,13 @@ impl Asked {
 
     /// One call. An error, a time-out or an answer that does not fit is no sample (JUDGE-10).
     async fn sample(&self, criterion: &Criterion, material: &Material<'_>) -> (Option<Sample>, Usd) {
-        let request = prompt::request(&self.catalog, criterion, material, self.max_output_tokens);
+        let spent = Spent::default();
+        let meter = Meter::of(&spent).at(self.prices);
+        let request = prompt::request(&self.catalog, criterion, material, self.max_output_tokens, meter);
         let called = tokio::time::timeout(self.time_out, self.provider.step(request)).await;
-        let Ok(Ok(answer)) = called else { return (None, Usd::ZERO) };
-        let cost = self.prices.cost(&answer.usage);
+        let failed = spent.bill().cost;
+        let Ok(Ok(answer)) = called else { return (None, failed) };
+        let cost = sum(failed, self.prices.cost(&answer.usage));
         (Sample::read(answer.output, material.reply), cost)
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::criterion::Criterion;
 use crate::domain::Role;
 use crate::evals::case::PastTurn;
-use crate::model::{FencedText, MessageRole, ModelMessage, ModelRequest, Part};
+use crate::model::{FencedText, MessageRole, Meter, ModelMessage, ModelRequest, Part};
 
 /// What is judged.
 pub struct Material<'a> {
@@ -44,12 +44,13 @@ fn schema() -> Arc<Value> {
     Arc::clone(&SCHEMA)
 }
 
-/// One call. The temperature is the provider's own (JUDGE-12).
+/// One call; `meter` takes the tokens of attempts that failed. The temperature is the provider's own (JUDGE-12).
 pub fn request(
     catalog: &str,
     criterion: &Criterion,
     material: &Material<'_>,
     max_output_tokens: u32,
+    meter: Meter,
 ) -> ModelRequest {
     let label = |text: &str| Part::Text(text.to_owned());
     let parts = vec![
@@ -70,6 +71,8 @@ pub fn request(
         max_output_tokens,
         temperature: None,
         reasoning_effort: None,
+        meter,
+        retry_within: None,
     }
 }
 
