@@ -10,12 +10,14 @@ use futures_util::FutureExt;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
+use super::acting::{Acting, Path};
 use super::answer::Counted;
 use super::outbox::OutboxWaker;
 use super::supervised::Restarts;
 use crate::domain::{Clock, ConversationId, TurnId};
 use crate::store::notices::Freed;
-use crate::store::{Database, StoreError, owed};
+use crate::store::owed::{self, Confirmed};
+use crate::store::{Database, Pulse, StoreError};
 use crate::telemetry::crash_points::{self, Point};
 
 /// Most replies one statement confirms.
@@ -61,17 +63,10 @@ impl Work {
 impl Confirmer {
     /// Starts the task on the shared runtime.
     #[must_use]
-    pub(super) fn start(
-        database: Database,
-        clock: Arc<dyn Clock>,
-        waker: OutboxWaker,
-        freed: Arc<Freed>,
-        io: &Handle,
-        restarts: Restarts,
-    ) -> Self {
+    pub(super) fn start(parts: ConfirmerParts, io: &Handle, restarts: Restarts) -> Self {
         let (work, jobs) = mpsc::unbounded_channel();
         let open = Arc::new(AtomicU64::new(0));
-        let worker = Worker { database, clock, waker, freed, open: Arc::clone(&open), restarts };
+        let worker = Worker { parts, open: Arc::clone(&open), restarts };
         io.spawn(async move { worker.run(jobs).await });
         Self { work, open }
     }
@@ -107,12 +102,22 @@ impl Confirmer {
     }
 }
 
+/// What the confirmer is made of.
+pub(super) struct ConfirmerParts {
+    pub(super) database: Database,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) pulse: Pulse,
+    /// Woken when something was queued.
+    pub(super) waker: OutboxWaker,
+    /// Where conversations go whose lane another process waits for.
+    pub(super) freed: Arc<Freed>,
+    /// Performs what follows a reply that is out.
+    pub(super) acting: Acting,
+}
+
 /// Works the batches off.
 struct Worker {
-    database: Database,
-    clock: Arc<dyn Clock>,
-    waker: OutboxWaker,
-    freed: Arc<Freed>,
+    parts: ConfirmerParts,
     open: Arc<AtomicU64>,
     restarts: Restarts,
 }
@@ -143,42 +148,53 @@ impl Worker {
     }
 
     async fn work_off(&self, batch: &[Work]) {
+        let parts = &self.parts;
         let mut confirmed = Vec::new();
         for work in batch {
             if work.queue {
-                until_done(|| owed::queue(&self.database, work.turn)).await;
+                until_done(|| owed::queue(&parts.database, work.turn)).await;
                 work.watched().in_hand = None;
-                self.waker.wake();
+                parts.waker.wake();
             }
             confirmed.push(work.turn);
         }
         crash_points::passed_late(Point::BytesOut).await;
-        if confirm_all(&self.database, self.clock.as_ref(), &confirmed).await {
-            self.waker.wake();
+        let done = self.confirm_all(&confirmed).await;
+        if done.queued {
+            parts.waker.wake();
+        }
+        for open in done.opened {
+            parts.acting.perform_later(open, Path::Inline);
         }
         for conversation in batch.iter().filter_map(|work| work.watched().freed.take()) {
-            self.freed.add(conversation);
+            parts.freed.add(conversation);
         }
     }
-}
 
-/// Confirms a batch; when the database refuses it, one by one, so that a single bad row holds nothing else up. True
-/// when the rest of a long reply was queued.
-async fn confirm_all(database: &Database, clock: &dyn Clock, turns: &[TurnId]) -> bool {
-    if let Ok(queued) = until_answered(|| owed::confirm(database, turns, clock.now())).await {
-        return queued;
-    }
-    let mut any = false;
-    for turn in turns {
-        let one = std::slice::from_ref(turn);
-        match until_answered(|| owed::confirm(database, one, clock.now())).await {
-            Ok(queued) => any |= queued,
-            Err(error) => {
-                tracing::error!(turn = %turn, err = %error, "reply not confirmed: its spend is not counted");
+    /// Confirms a batch; when the database refuses it, one by one, so that a single bad row holds nothing else up.
+    async fn confirm_all(&self, turns: &[TurnId]) -> Confirmed {
+        if let Ok(confirmed) = until_answered(|| self.confirm(turns)).await {
+            return confirmed;
+        }
+        let mut all = Confirmed::default();
+        for turn in turns {
+            match until_answered(|| self.confirm(std::slice::from_ref(turn))).await {
+                Ok(one) => {
+                    all.queued |= one.queued;
+                    all.opened.extend(one.opened);
+                }
+                Err(error) => {
+                    tracing::error!(turn = %turn, err = %error, "reply not confirmed: its spend is not counted");
+                }
             }
         }
+        all
     }
-    any
+
+    async fn confirm(&self, turns: &[TurnId]) -> Result<Confirmed, StoreError> {
+        let parts = &self.parts;
+        owed::confirm(&parts.database, turns, parts.pulse.process(), parts.clock.now()).await
+    }
 }
 
 /// Repeats a statement that can be repeated until the database has carried it out: a reply is never dropped.

@@ -21,6 +21,7 @@ use crate::model::Reply;
 use crate::store::inbox::Kept;
 use crate::store::open::{OpenTurn, Waits};
 use crate::store::{Pulse, StoreError};
+use crate::tools::TurnTools;
 use crate::turn::{Decision, Draft, KeepReport, OpenReport, SettleReport, TurnRequest, Way};
 
 const CONVERSATIONS: u64 = 20_000;
@@ -133,6 +134,9 @@ fn opened(taken: usize, beside: bool) -> OpenTurn {
         handoff: None,
         token_row: None,
         history: Vec::new(),
+        offering: None,
+        acted: None,
+        attempted: Vec::new(),
     }
 }
 
@@ -184,7 +188,16 @@ impl Steps for Watch {
         })
     }
 
-    fn decide(&self, request: Arc<TurnRequest>, _: Arc<OpenTurn>) -> BoxFuture<'static, Draft> {
+    fn tools(&self, _: &TurnRequest, _: &OpenTurn) -> Option<Arc<TurnTools>> {
+        None
+    }
+
+    fn decide(
+        &self,
+        request: Arc<TurnRequest>,
+        _: Arc<OpenTurn>,
+        _: Option<Arc<TurnTools>>,
+    ) -> BoxFuture<'static, Draft> {
         let played = Arc::clone(&self.0);
         Box::pin(async move {
             tokio::task::yield_now().await;

@@ -131,7 +131,9 @@ impl HandoffTags {
         let result = match attempt.change {
             Change::Add => {
                 let gate = Gate::new(begun(self.context.database.clone(), process, attempt.handoff));
-                manychat.perform_through(&attempt.subscriber, Action::AddTag { tag }, gate).await
+                manychat
+                    .perform_through(&attempt.subscriber, Action::AddTag { tag }, Priority::Background, gate)
+                    .await
             }
             Change::Remove => {
                 let action = Action::RemoveTag { tag };

@@ -7,13 +7,16 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use jiff::{SignedDuration, Timestamp};
+use uuid::Uuid;
 
+use super::acting::{Acting, Path};
 use super::answer::Told;
 use super::confirmer::{Confirmer, Watched};
 use super::outbox::OutboxWaker;
 use super::resolver::{Failure, Left, Resolver};
 use crate::channel::{InboundMessage, Media};
 use crate::domain::{ContactText, ConversationId, MediaKind, ProcessId, Redacted, SubscriberId, TurnId};
+use crate::store::actions;
 use crate::store::inbox::{self, OrphanedContact, Repeated, WaitingMessage};
 use crate::store::open::OpenTurn;
 use crate::store::second_run::{self, SecondRun, Taker};
@@ -37,9 +40,25 @@ pub(super) struct LateTurns {
     pub(super) confirmer: Confirmer,
     pub(super) resolver: Resolver,
     pub(super) waker: OutboxWaker,
+    pub(super) acting: Acting,
 }
 
 impl LateTurns {
+    /// Ends the actions that a dead process has left open: those it has begun keep what is known of them, the others are
+    /// performed now, unless a later turn of the contact has settled (ARC-41). Nothing is done when another process has
+    /// them.
+    pub(super) async fn act_for_the_dead(&self, turn: Uuid) -> Result<(), StoreError> {
+        let settings = &self.context.settings;
+        let (process, dead) = (self.context.pulse.process(), settings.process_dead.as_secs_f64());
+        let taken = actions::take_over(&self.context.database, turn, &settings.tenant, process, dead).await?;
+        if let Some(open) = taken {
+            tracing::warn!(%turn, conversation = %open.conversation, outrun = open.outrun,
+                "actions of a dead process taken over");
+            self.acting.perform(&open, Path::Deferred).await;
+        }
+        Ok(())
+    }
+
     /// Runs a turn once more that a dead process had begun. Nothing is done when another process has it, or when the
     /// contact's lane is held.
     pub(super) async fn run_again(&self, turn: TurnId) -> Result<(), StoreError> {
@@ -151,9 +170,10 @@ impl LateTurns {
     /// Decides and settles; whatever goes wrong ends with a person.
     async fn finish(&self, request: Arc<TurnRequest>, opened: OpenTurn) {
         let conversation = opened.conversation;
-        let way = Way { deferred: true, behind: false, silenced: false, limit: None };
+        let way = Way { deferred: true, held: false, behind: false, silenced: false, limit: None };
         let work = async {
-            let draft = turn::decide(&self.context, &request, &opened).await;
+            let tools = turn::tools_of(&self.context, &request, &opened);
+            let draft = turn::decide(&self.context, &request, &opened, tools).await;
             turn::settle(&self.context, &request, &opened, &draft, way).await
         };
         match AssertUnwindSafe(work).catch_unwind().await {
@@ -221,6 +241,7 @@ impl LateTurns {
             tokens_enforced: settings.tokens_enforced,
             now: self.context.clock.now(),
             history_days: snapshot.tenant.rules.history_days,
+            acted_by: turn::acted_by(&snapshot.tenant),
         }
     }
 

@@ -2,6 +2,7 @@
 //! Owns: mailboxes, timers, the runtime handles, what is observed of it all (ARC-19 to ARC-25).
 //! Never: holds a rule of a turn (those are in `turn`), writes SQL, keeps truth that the database does not have.
 
+mod acting;
 mod answer;
 mod confirmer;
 mod conversation;

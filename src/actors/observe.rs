@@ -70,6 +70,7 @@ const fn phase_name(phase: Phase) -> &'static str {
         Phase::WaitingForLane => "waiting_for_lane",
         Phase::Deciding => "deciding",
         Phase::Settling => "settling",
+        Phase::Holding => "holding",
     }
 }
 

@@ -1,5 +1,5 @@
 //! Takes over what dead processes left behind (ARC-40, ARC-42, ARC-45a, ARC-46): replies that were said go through the
-//! outbox, turns that never ended run once more, messages that were still waiting are answered late.
+//! outbox, turns that never ended run once more, actions left open are ended, messages still waiting are answered late.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,6 +13,7 @@ use super::late::LateTurns;
 use super::supervised::Restarts;
 use crate::domain::ConversationId;
 use crate::store::StoreError;
+use crate::store::actions;
 use crate::store::inbox;
 use crate::store::owed::{self, Orphan, OrphanState};
 use crate::telemetry::Seldom;
@@ -102,6 +103,12 @@ impl Recoverer {
         let dead = settings.process_dead.as_secs_f64();
         for orphan in owed::orphans(&context.database, &settings.tenant, dead).await? {
             self.take_over(orphan);
+        }
+        for (turn, conversation) in actions::orphaned(&context.database, &settings.tenant, dead).await? {
+            if let Some(at_work) = self.begin(turn) {
+                let late = self.late.clone();
+                self.spawn(at_work, conversation, async move { late.act_for_the_dead(turn).await });
+            }
         }
         let most = i64::try_from(MOST_AT_ONCE).unwrap_or(i64::MAX);
         for contact in inbox::orphaned(&context.database, &settings.tenant, dead, most).await? {

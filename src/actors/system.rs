@@ -8,7 +8,8 @@ use actix_rt::Arbiter;
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::Notify;
 
-use super::confirmer::Confirmer;
+use super::acting::Acting;
+use super::confirmer::{Confirmer, ConfirmerParts};
 use super::conversation::{Shared, TurnSteps};
 use super::directory::{Directory, Limits};
 use super::handoff_tags::HandoffTags;
@@ -26,6 +27,7 @@ use super::waking::{self, LaneWatch};
 use crate::manychat;
 use crate::store::outbox::Claimant;
 use crate::store::{Address, StoreError};
+use crate::tools::Performer;
 use crate::turn::{Snapshots, TurnContext};
 
 /// What the actors of a process are made of.
@@ -78,6 +80,7 @@ pub struct Services {
     manychat_actor: ManyChat,
     outbox: Option<Outbox>,
     handoff_tags: Option<HandoffTags>,
+    acting: Acting,
     pressure: Arc<Pressure>,
 }
 
@@ -94,8 +97,8 @@ const LAST_REPLY: Duration = Duration::from_secs(10);
 fn worker_parts(
     context: &TurnContext,
     settings: OutboxSettings,
-    manychat: manychat::Handle,
-    io: tokio::runtime::Handle,
+    acting: &Acting,
+    io: &Handle,
 ) -> WorkerParts {
     let claimant = Claimant {
         tenant: context.settings.tenant.clone(),
@@ -108,30 +111,38 @@ fn worker_parts(
         database: context.database.clone(),
         claimant,
         pulse: context.pulse.clone(),
-        manychat,
+        manychat: context.manychat.clone(),
+        acting: acting.clone(),
         retry_window: settings.retry_window,
-        io,
+        io: io.clone(),
     }
+}
+
+/// What pays, resolves and recovers owed replies.
+struct Recovery {
+    confirmer: Confirmer,
+    resolver: Resolver,
+    recoverer: Option<Recoverer>,
 }
 
 /// Starts what pays and recovers owed replies; nothing is recovered by a process without workers.
 fn start_recovery(
     context: &Arc<TurnContext>,
     snapshots: &Arc<Snapshots>,
-    waker: &OutboxWaker,
+    (waker, acting): (&OutboxWaker, &Acting),
     recovers: bool,
     restarts: &Restarts,
     io: &Handle,
-) -> (Confirmer, Resolver, Option<Recoverer>) {
-    let clock = Arc::clone(&context.clock);
-    let confirmer = Confirmer::start(
-        context.database.clone(),
-        clock,
-        waker.clone(),
-        Arc::clone(&context.freed),
-        io,
-        restarts.clone(),
-    );
+) -> Recovery {
+    let parts = ConfirmerParts {
+        database: context.database.clone(),
+        clock: Arc::clone(&context.clock),
+        pulse: context.pulse.clone(),
+        waker: waker.clone(),
+        freed: Arc::clone(&context.freed),
+        acting: acting.clone(),
+    };
+    let confirmer = Confirmer::start(parts, io, restarts.clone());
     let resolver =
         Resolver::new(Arc::clone(context), confirmer.clone(), waker.clone(), io.clone(), restarts.clone());
     let late = LateTurns {
@@ -140,9 +151,10 @@ fn start_recovery(
         confirmer: confirmer.clone(),
         resolver: resolver.clone(),
         waker: waker.clone(),
+        acting: acting.clone(),
     };
     let recoverer = recovers.then(|| Recoverer::new(late, io.clone(), restarts.clone()));
-    (confirmer, resolver, recoverer)
+    Recovery { confirmer, resolver, recoverer }
 }
 
 /// Starts telling other processes of free lanes, and hearing of them and of queued replies (ARC-47a).
@@ -207,13 +219,14 @@ impl System {
         let place = Some(system_arbiter.handle());
         let parts = Parts::new(delivery, Arc::new(rate), pulse.clone(), io.clone(), place);
         let manychat_actor = ManyChat::start(parts);
+        let performer = Performer { database: context.database.clone(), manychat: manychat.clone() };
+        let acting = Acting::new(performer, context.pulse.clone(), io.clone());
         let outbox = outbox.map(|settings| {
-            let parts = worker_parts(&context, settings, manychat.clone(), io.clone());
-            Outbox::start(parts, &system_arbiter.handle())
+            Outbox::start(worker_parts(&context, settings, &acting, &io), &system_arbiter.handle())
         });
         let waker = waker_of(outbox.as_ref(), &context, &io, &restarts);
-        let (confirmer, resolver, recoverer) =
-            start_recovery(&context, &snapshots, &waker, outbox.is_some(), &restarts, &io);
+        let Recovery { confirmer, resolver, recoverer } =
+            start_recovery(&context, &snapshots, (&waker, &acting), outbox.is_some(), &restarts, &io);
         let handoff_tags = outbox.is_some().then(|| HandoffTags::new(&context, &snapshots, &io));
         let lanes = start_waking(&context, database, &waker, &io, &restarts);
         let steps = Arc::new(TurnSteps { context: Arc::clone(&context), resolver: resolver.clone() });
@@ -233,6 +246,7 @@ impl System {
             manychat_actor,
             outbox,
             handoff_tags,
+            acting,
             pressure,
         };
         Ok(Self { services, arbiters, system_arbiter })
@@ -255,8 +269,9 @@ impl System {
         if let Some(tags) = &self.services.handoff_tags {
             drained.all &= tags.stop(until.saturating_duration_since(Instant::now()).max(LAST_REPLY)).await;
         }
-        // Calls that nobody waits for in the outbox, such as actions behind a response and contact tokens.
-        let open = || self.services.manychat.open() + self.services.context.tokens.open();
+        // Calls that nobody waits for in the outbox, such as actions behind a reply and contact tokens.
+        let services = &self.services;
+        let open = || services.manychat.open() + services.context.tokens.open() + services.acting.open();
         while open() > 0 && Instant::now() < until {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }

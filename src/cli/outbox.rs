@@ -184,6 +184,7 @@ fn as_lines(row: &OutboxRow) -> String {
         ("attempts", row.attempts.to_string()),
         ("texts out", texts(row)),
         ("characters", lengths.join(", ")),
+        ("actions", if row.actions.is_empty() { "-".to_owned() } else { row.actions.join(", ") }),
         ("last error", row.error.clone().unwrap_or_else(|| "-".to_owned())),
     ];
     lines.iter().map(|(name, value)| format!("{name:13}{value}\n")).collect()
@@ -203,6 +204,7 @@ fn as_json(row: &OutboxRow) -> Value {
         "texts": row.lengths.len(),
         "texts_sent": row.sent,
         "lengths": row.lengths,
+        "actions": row.actions,
         "last_error": row.error,
     })
 }

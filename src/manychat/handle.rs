@@ -139,7 +139,7 @@ impl Handle {
         self.submit(Request { contact: contact.clone(), priority, action }).await.map(|_| ())
     }
 
-    /// As [`Self::perform`] in the background; `gate` runs when the call is about to start, and may refuse it.
+    /// As [`Self::perform`]; `gate` runs when the call is about to start, and may refuse it.
     ///
     /// # Errors
     /// As [`Self::perform`]; [`ManyChatError::NotStarted`] when the gate refused.
@@ -147,10 +147,11 @@ impl Handle {
         &self,
         contact: &SubscriberId,
         action: Action,
+        priority: Priority,
         gate: Gate,
     ) -> Result<(), ManyChatError> {
-        let request = Request { contact: contact.clone(), priority: Priority::Background, action };
-        self.place(request, Some(gate))?.await.map(|_| ())
+        let request = Request { contact: contact.clone(), priority, action };
+        self.submit_through(request, Some(gate)).await.map(|_| ())
     }
 
     /// Writes a contact token (API-22). It waits for no text and no action of the contact.
@@ -195,8 +196,12 @@ impl Handle {
     /// # Errors
     /// As the call failed.
     pub async fn submit(&self, request: Request) -> Result<Answer, ManyChatError> {
+        self.submit_through(request, None).await
+    }
+
+    async fn submit_through(&self, request: Request, gate: Option<Gate>) -> Result<Answer, ManyChatError> {
         let priority = request.priority;
-        let ticket = self.place(request, None)?;
+        let ticket = self.place(request, gate)?;
         if priority == Priority::Background {
             return ticket.await;
         }

@@ -25,8 +25,8 @@ pub(super) struct Candidate {
     name: String,
     prices: Prices,
     temperature: Option<f64>,
-    limit: Option<Duration>,
-    retry_within: Option<Duration>,
+    abort: Option<Duration>,
+    stands_by: bool,
     breaker: Mutex<Breaker>,
 }
 
@@ -38,8 +38,8 @@ impl Candidate {
             provider,
             prices: Prices::of(&name, settings.pricing_overrides.as_ref()),
             temperature: takes_temperature(&name).then_some(settings.temperature),
-            limit: None,
-            retry_within: None,
+            abort: None,
+            stands_by: false,
             breaker: Mutex::default(),
             name,
         }
@@ -51,11 +51,19 @@ impl Candidate {
     }
 
     /// For turns that are aborted after `abort`. While another model stands by, a call that has not answered after half
-    /// of that has timed out (DEC-10), and retries are not waited for long: the other one answers sooner. Otherwise only
-    /// the abort ends a call, and a wait the provider asks for may last that long (RUN-16).
+    /// of what the turn has left has timed out (DEC-10), and retries are not waited for long: the other one answers
+    /// sooner. Otherwise only the abort ends a call, and a wait the provider asks for may last that long (RUN-16).
     pub(super) fn within(&mut self, abort: Duration, stands_by: bool) {
-        self.limit = stands_by.then_some(abort / 2);
-        self.retry_within = Some(if stands_by { PATIENCE.min(abort / 2) } else { abort });
+        (self.abort, self.stands_by) = (Some(abort), stands_by);
+    }
+
+    /// How long a call may take, and how long it may be tried again, in a turn that has run for `elapsed`.
+    fn limits(&self, elapsed: Duration) -> (Option<Duration>, Option<Duration>) {
+        let left = self.abort.map(|abort| abort.saturating_sub(elapsed));
+        match left {
+            Some(left) if self.stands_by => (Some(left / 2), Some(PATIENCE.min(left / 2))),
+            left => (None, left),
+        }
     }
 
     /// What can be seen from outside (ARC-24).
@@ -74,36 +82,32 @@ impl Candidate {
         self.prices.cost(usage)
     }
 
-    /// One call with this model's own parameters, unless its breaker is open (DEC-27). The tokens of failed attempts go
+    /// One call with this model's own parameters, in a turn that has run for `elapsed`, unless the breaker is open
+    /// (DEC-27). The tokens of failed attempts go
     /// into the request's meter at this model's prices; those of the answer are the caller's to add.
     ///
     /// # Errors
     /// The provider's; while the breaker is open, the one that opened it.
-    pub(super) async fn step(&self, request: ModelRequest) -> Result<ModelAnswer, ModelError> {
+    pub(super) async fn step(
+        &self,
+        request: ModelRequest,
+        elapsed: Duration,
+    ) -> Result<ModelAnswer, ModelError> {
         let admission = self.breaker(|breaker| breaker.admit(Instant::now()))?;
         let watch = Watch { candidate: self, admission, begun: Instant::now(), ended: false };
+        let (limit, retry_within) = self.limits(elapsed);
         let request = ModelRequest {
             temperature: self.temperature,
-            retry_within: self.retry_within,
+            retry_within,
             meter: request.meter.at(self.prices),
             ..request
         };
-        let result = self.within_limit(self.provider.step(request)).await;
+        let result = within_limit(limit, self.provider.step(request)).await;
         watch.end(match &result {
             Err(error) if error.is_providers_fault() => Verdict::Failed(error.clone()),
             _ => Verdict::Works,
         });
         result
-    }
-
-    async fn within_limit(
-        &self,
-        call: impl Future<Output = Result<ModelAnswer, ModelError>>,
-    ) -> Result<ModelAnswer, ModelError> {
-        match self.limit {
-            Some(limit) => tokio::time::timeout(limit, call).await.unwrap_or(Err(ModelError::Unreachable)),
-            None => call.await,
-        }
     }
 
     fn record(&self, admission: Admission, verdict: Verdict) {
@@ -117,6 +121,16 @@ impl Candidate {
 
     fn breaker<T>(&self, use_it: impl FnOnce(&mut Breaker) -> T) -> T {
         use_it(&mut self.breaker.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+async fn within_limit(
+    limit: Option<Duration>,
+    call: impl Future<Output = Result<ModelAnswer, ModelError>>,
+) -> Result<ModelAnswer, ModelError> {
+    match limit {
+        Some(limit) => tokio::time::timeout(limit, call).await.unwrap_or(Err(ModelError::Unreachable)),
+        None => call.await,
     }
 }
 

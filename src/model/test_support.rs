@@ -54,7 +54,11 @@ pub fn shop() -> Tenant {
 
 /// The tools of a turn of that tenant's contact.
 pub fn tools_of(tenant: &Arc<Tenant>, flows: FlowMode) -> Arc<TurnTools> {
-    Arc::new(TurnTools::new(Offer {
+    Arc::new(TurnTools::new(offer_of(tenant, flows)))
+}
+
+pub fn offer_of(tenant: &Arc<Tenant>, flows: FlowMode) -> Offer {
+    Offer {
         conversation: ConversationId::fresh(),
         tenant: Arc::clone(tenant),
         known: Known::default(),
@@ -64,7 +68,7 @@ pub fn tools_of(tenant: &Arc<Tenant>, flows: FlowMode) -> Arc<TurnTools> {
         nudge: false,
         flows,
         earlier: Vec::new(),
-    }))
+    }
 }
 
 pub fn rules() -> Rules {

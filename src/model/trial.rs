@@ -116,8 +116,8 @@ impl TrialModel {
         match (self.name.provider, trial) {
             (_, Trial::Reply) => None,
             (Provider::Mock, _) => Some("the mock model is in the process: there is nothing to try"),
-            (Provider::Ollama, Trial::Picture) => {
-                Some("whether a local model sees pictures is its own matter")
+            (_, Trial::Picture) if !registry::takes_images(&self.name) => {
+                Some("this model is not shown pictures")
             }
             _ => None,
         }

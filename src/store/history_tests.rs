@@ -60,6 +60,8 @@ impl Past {
             received_at: now,
             last_received_at: now,
             idle_reset_hours: 24,
+            offering: None,
+            acted_by: None,
             history_days: 30,
             process: ProcessId::fresh(),
             turn: TurnId::fresh(),

@@ -79,6 +79,8 @@ impl Bench {
             last_received_at: Timestamp::now(),
             fresh_digest: None,
             idle_reset_hours: 24,
+            offering: None,
+            acted_by: None,
             history_days: 30,
             process,
             turn: TurnId::from(messages[0].id),

@@ -10,6 +10,8 @@ mod pulse;
 mod statements;
 mod tls;
 
+pub mod actions;
+pub mod attempts;
 pub mod backfill;
 pub mod contacts;
 pub mod embedded;

@@ -106,6 +106,7 @@ pub(super) const RECORD: &str = concat!(
            token_hash = case when go.issue then $19::text else c.token_hash end,
            token_issued_at = case when go.issue then $8 else c.token_issued_at end,
            token_generation = c.token_generation + go.issue::integer,
+           offering = case when go.bound then coalesce($21::text, c.offering) else c.offering end,
            updated_at = now()
        from go where c.id = go.id and (go.bound or go.issue)
        returning c.id, c.turn_count, c.token_generation, go.bound, go.issue),
@@ -153,8 +154,33 @@ pub(super) const RECORD: &str = concat!(
             array(select message_id from mine union select message_id from kept) as waiting"
 );
 
+/// What the contact's earlier turns have done, for a tenant with flows or fields (TSET-8, ARC-34): the stored summary, if it
+/// was made by this configuration, and every agent turn behind it, bound or not. `$config` is null for other tenants, who
+/// pay nothing for it. `c` is the conversation.
+macro_rules! acted_columns {
+    ($config:literal) => {
+        concat!(
+            "c.offering,
+       case when ",
+            $config,
+            "::text is not null then (
+         select jsonb_build_object('known', s.known, 'upto', coalesce(s.upto_seq, 0), 'turns',
+           (select coalesce(jsonb_agg(jsonb_build_object('seq', a.seq, 'at', a.created_at, 'actions', a.actions)
+                                      order by a.seq), '[]')
+            from turns a
+            where a.conversation_id = c.id and a.role = 'agent' and jsonb_typeof(a.actions) = 'array'
+              and a.actions <> '[]' and a.seq > coalesce(s.upto_seq, 0)))
+         from (select 1) one left join rs_summaries s on s.conversation_id = c.id and s.config = ",
+            $config,
+            ") end as acted"
+        )
+    };
+}
+pub(super) use acted_columns;
+
 /// Reads what the turn needs: history when it may be read, and the day's spend with what is not yet confirmed and how
-/// many turns are still to report theirs (HISTW-1 to HISTW-5, ARC-33). The binding is the recorded one. A `first` message under enforcement reads nothing
+/// many turns are still to report theirs (HISTW-1 to HISTW-5, ARC-33). The binding is the recorded one. A `first` message
+/// under enforcement reads nothing
 /// from before the contact's first token was issued: nothing proves that it is this caller's (TOK-14, DEC-24).
 pub(super) const READ: &str = concat!(
     "select coalesce(b.tokens, 0)::bigint + o.tokens as tokens, coalesce(b.cost_usd, 0) + o.cost_usd as cost_usd,
@@ -173,6 +199,9 @@ pub(super) const READ: &str = concat!(
                  and x.status in ('pending', 'delivering')) as reply_queued,
        (select count(*) from rs_owed r where r.tenant_id = $1 and r.status = 'running'
           and (r.created_at, r.turn_id) < (me.created_at, me.turn_id)) as running_before,
+       ",
+    acted_columns!("$9"),
+    ",
        ",
     pause_columns!(),
     " from conversations c ",
@@ -227,6 +256,10 @@ pub struct OpenRequest {
     pub guarded: bool,
     /// Now.
     pub now: Timestamp,
+    /// The offering the last message names, if the tenant knows it; a bound turn stores it (TURN-4, FN-OFF-6).
+    pub offering: Option<String>,
+    /// The configuration that summaries of this tenant are made by; `None`: nothing of earlier turns' actions is read.
+    pub acted_by: Option<String>,
     /// When the first of the messages arrived.
     pub received_at: Timestamp,
     /// When the last of them arrived: the binding is judged as of then (DEC-24).
@@ -295,6 +328,34 @@ pub struct OpenTurn {
     pub token_row: Option<Uuid>,
     /// Earlier turns, oldest first; empty when the turn may not read them.
     pub history: Vec<HistoryRow>,
+    /// The contact's stored offering (FN-OFF-4).
+    pub offering: Option<String>,
+    /// What earlier turns have done; `None` when it was not asked for.
+    pub acted: Option<Acted>,
+    /// What a first run of this turn has attempted, as entries of the record; empty in a first run (ARC-46).
+    pub attempted: Vec<serde_json::Value>,
+}
+
+/// What earlier turns of a conversation have done (ARC-34).
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Acted {
+    /// The stored summary; `None` when there is none of this configuration.
+    pub known: Option<serde_json::Value>,
+    /// The last turn it counts; 0 without one.
+    pub upto: i64,
+    /// Agent turns behind it that have acted, oldest first.
+    pub turns: Vec<ActedTurn>,
+}
+
+/// An agent turn that has acted.
+#[derive(Clone, Debug, Deserialize)]
+pub struct ActedTurn {
+    /// Its place in the order of turns.
+    pub seq: i64,
+    /// Business time of its settling.
+    pub at: Timestamp,
+    /// Its record.
+    pub actions: serde_json::Value,
 }
 
 /// A handoff that nobody has closed yet.
@@ -461,6 +522,7 @@ async fn fly(
         &values.received,
         &request.fresh_digest,
         &request.last_received_at,
+        &request.offering,
     ];
     let read_values: &[&(dyn ToSql + Sync)] = &[
         &tenant,
@@ -471,6 +533,7 @@ async fn fly(
         &MOST_EARLIER,
         &values.day,
         request.turn.as_uuid(),
+        &request.acted_by,
     ];
     let (begun, lane, recorded, reading, committed) = tokio::join!(
         client.execute(&begin, &[]),
@@ -489,6 +552,13 @@ pub(super) fn history_of(row: &Row) -> Result<Vec<HistoryRow>, StoreError> {
     let rows: Option<serde_json::Value> = row.try_get("history")?;
     let Some(rows) = rows else { return Ok(Vec::new()) };
     serde_json::from_value(rows).map_err(|_| StoreError::Unexpected { what: "turns" })
+}
+
+/// The column `acted` of a row.
+pub(super) fn acted_of(row: &Row) -> Result<Option<Acted>, StoreError> {
+    let found: Option<serde_json::Value> = row.try_get("acted")?;
+    let acted = found.map(serde_json::from_value).transpose();
+    acted.map_err(|_| StoreError::Unexpected { what: "turns.actions" })
 }
 
 /// The recorded binding counts: between the two statements that judge it, the first token may have reached ManyChat.
@@ -517,6 +587,9 @@ fn started(lane_row: &Row, recorded: &Row, read: &Row) -> Result<OpenTurn, Store
         handoff: open_handoff(read)?,
         token_row: recorded.try_get("token_row")?,
         history,
+        offering: read.try_get("offering")?,
+        acted: acted_of(read)?,
+        attempted: Vec::new(),
     })
 }
 

@@ -9,6 +9,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
+use super::actions::{OpenActions, opened_of};
 use super::{Database, StoreError};
 use crate::domain::{ConversationId, ProcessId, Redacted, SubscriberId, TenantId};
 
@@ -133,18 +134,29 @@ const RENEW: &str = "
     update outbox set rs_texts_sent = $4, rs_lease_until = clock_timestamp() + make_interval(secs => $5)
     where id = $1 and status = 'delivering' and rs_process_id = $2 and attempts = $3";
 
-/// All texts are out.
+/// All texts are out, and so the reply's actions are open, in the name of this process (PERF-5, LIM-2). The names of the
+/// reference's rows are ours: an agent's row that is not there opens nothing.
 const DELIVERED: &str = "
     with held as (
       update outbox
       set status = 'delivered', delivered_at = now(), last_error = null, rs_texts_sent = $4,
           rs_process_id = null, rs_lease_until = null
       where id = $1 and status = 'delivering' and rs_process_id = $2 and attempts = $3
-      returning conversation_id),
+      returning conversation_id, tenant_id, subscriber_id, payload),
+    opened as (
+      insert into rs_actions (turn_id, conversation_id, tenant_id, process_id, actions)
+      select t.id, held.conversation_id, held.tenant_id, $2, held.payload -> 'actions'
+      from held join turns t on t.conversation_id = held.conversation_id and t.id::text = held.payload ->> 'turnId'
+      where jsonb_typeof(held.payload -> 'actions') = 'array'
+      on conflict (turn_id) do nothing
+      returning turn_id, conversation_id, actions),
     paced as (
       update rs_lanes l set next_text_at = clock_timestamp() + make_interval(secs => $5)
       from held where l.conversation_id = held.conversation_id)
-    select 1 as held from held";
+    select exists (select 1 from held) as held,
+      (select jsonb_agg(jsonb_build_object('turn', opened.turn_id, 'conversation', opened.conversation_id,
+                                           'subscriber', held.subscriber_id, 'actions', opened.actions))
+       from opened, held) as opened";
 
 /// Gives the row back for a later attempt; the contact's later replies become due no earlier (BOX-14), and the next
 /// text keeps its distance (PACE-3).
@@ -165,16 +177,25 @@ const RETRY: &str = "
       from held where l.conversation_id = held.conversation_id)
     select 1 as held from held";
 
-/// Gives the reply up: a person takes over (DEC-31).
+/// Gives the reply up: a person takes over (DEC-31), and its actions are dropped (BOX-17, PERF-6).
 const DEAD_LETTER: &str = "
     with held as (
       update outbox set status = 'failed', last_error = $4, rs_process_id = null, rs_lease_until = null
       where id = $1 and status = 'delivering' and rs_process_id = $2 and attempts = $3
-      returning conversation_id),
+      returning conversation_id, payload),
     marked as (
       update conversations c set escalated_at = now(), updated_at = now()
       from held where c.id = held.conversation_id
       returning 1),
+    dropped as (
+      update turns t
+      set actions = (
+        select jsonb_agg(case when e.value ->> 'status' = 'staged'
+                              then e.value || '{\"status\": \"dead_lettered\"}' else e.value end order by e.place)
+        from jsonb_array_elements(t.actions) with ordinality as e(value, place))
+      from held
+      where t.conversation_id = held.conversation_id and t.id::text = held.payload ->> 'turnId'
+        and jsonb_typeof(t.actions) = 'array' and t.actions <> '[]'),
     called as (
       insert into rs_handoffs (conversation_id, reason)
       select conversation_id, 'low_confidence' from held where conversation_id is not null),
@@ -394,13 +415,24 @@ pub async fn renew(
     fenced(database, claim.fence(), RENEW, &[&count(sent), &claimant.lease.as_secs_f64()]).await
 }
 
-/// All texts are out.
+/// All texts are out. Returns the actions that are open now; `None` when somebody else has taken the row over.
 ///
 /// # Errors
 /// When the write may not have arrived.
-pub async fn delivered(database: &Database, claimant: &Claimant, claim: &Claim) -> Result<Held, StoreError> {
+pub async fn delivered(
+    database: &Database,
+    claimant: &Claimant,
+    claim: &Claim,
+) -> Result<Option<Vec<OpenActions>>, StoreError> {
+    let lease = database.lease().await?;
+    let statement = lease.prepared(DELIVERED).await?;
     let sent = count(claim.texts.expose().len());
-    fenced(database, claim.fence(), DELIVERED, &[&sent, &claimant.gap.as_secs_f64()]).await
+    let values: &[&(dyn ToSql + Sync)] =
+        &[&claim.id, claim.process.as_uuid(), &claim.attempt, &sent, &claimant.gap.as_secs_f64()];
+    let row = lease.client()?.query_one(&statement, values).await?;
+    lease.give_back();
+    let held: bool = row.try_get("held")?;
+    Ok(if held { Some(opened_of(&row, claim.process)?) } else { None })
 }
 
 /// Another attempt after `delay`. `error` is already redacted.

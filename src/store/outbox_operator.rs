@@ -23,7 +23,11 @@ macro_rules! columns {
          coalesce(o.rs_texts_sent, 0) as sent,
          case when jsonb_typeof(o.payload -> 'messages') = 'array' then array(
            select length(m.value #>> '{}') from jsonb_array_elements(o.payload -> 'messages')
-             with ordinality as m(value, place) order by m.place) else '{}' end as lengths"
+             with ordinality as m(value, place) order by m.place) else '{}' end as lengths,
+         case when jsonb_typeof(o.payload -> 'actions') = 'array' then array(
+           select concat(a.value ->> 'tool', ' ', a.value ->> 'id', '=' || (a.value ->> 'value'))
+           from jsonb_array_elements(o.payload -> 'actions') with ordinality as a(value, place)
+           order by a.place) else '{}' end as actions"
     };
 }
 
@@ -138,6 +142,8 @@ pub struct OutboxRow {
     pub lengths: Vec<i32>,
     /// How many of them are out.
     pub sent: i32,
+    /// The actions that follow the reply, as `tool id` or `tool id=value`: configured words only.
+    pub actions: Vec<String>,
     /// Class of the last failure; `None` when there was none.
     pub error: Option<String>,
 }
@@ -247,6 +253,7 @@ fn row_of(row: &Row) -> Result<OutboxRow, StoreError> {
         due_in_secs: row.try_get("due_in")?,
         lengths: row.try_get("lengths")?,
         sent: row.try_get("sent")?,
+        actions: row.try_get("actions")?,
         error: error.map(class_of),
     })
 }

@@ -6,6 +6,8 @@ use serde_json::Value;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
+use super::actions::{OpenActions, opened_of};
+use super::attempts::attempts_of;
 use super::binding::binding_of;
 use super::open::day_of;
 use super::pool::Lease;
@@ -26,10 +28,18 @@ macro_rules! due_behind {
 /// hot row is never touched while a turn waits (ARC-33). What follows a long reply's beginning enters the outbox in
 /// the same statement, as old as its reply, so that it stands before everything that was queued since (GAP-CH-11). A
 /// reply that stands behind a confirmed one may be claimed from now on.
+///
+/// The reply is out, so its actions are open: they move to `rs_actions` in the name of this process (ARC-46, AFTER-2).
 pub(super) const CONFIRM: &str = "
     with gone as (
-      delete from rs_owed where turn_id = any ($1) and status = 'said' and actions is null
-      returning tenant_id, conversation_id, tokens, cost_usd, charged, rest, said_at),
+      delete from rs_owed where turn_id = any ($1) and status = 'said'
+      returning tenant_id, conversation_id, tokens, cost_usd, charged, rest, said_at, actions, payload),
+    opened as (
+      insert into rs_actions (turn_id, conversation_id, tenant_id, process_id, actions)
+      select (payload ->> 'turnId')::uuid, conversation_id, tenant_id, $3::uuid, actions
+      from gone where actions is not null
+      on conflict (turn_id) do nothing
+      returning turn_id, conversation_id, actions),
     following as (
       insert into outbox (tenant_id, subscriber_id, conversation_id, kind, payload, created_at, next_attempt_at)
       select c.tenant_id, c.subscriber_id, c.id, 'reply', gone.rest, gone.said_at, now()
@@ -46,7 +56,10 @@ pub(super) const CONFIRM: &str = "
     select exists (select 1 from following) or exists (
       select 1 from gone join conversations c on c.id = gone.conversation_id
       join outbox x on x.tenant_id = c.tenant_id and x.subscriber_id = c.subscriber_id
-      where x.kind = 'reply' and x.status in ('pending', 'delivering')) as queued";
+      where x.kind = 'reply' and x.status in ('pending', 'delivering')) as queued,
+      (select jsonb_agg(jsonb_build_object('turn', opened.turn_id, 'conversation', opened.conversation_id,
+                                           'subscriber', c.subscriber_id, 'actions', opened.actions))
+       from opened join conversations c on c.id = opened.conversation_id) as opened";
 
 /// What dead processes of the tenant have left: replies that were said and not handed over, and turns that never
 /// ended.
@@ -58,22 +71,25 @@ const ORPHANS: &str = "
     order by o.created_at limit 100";
 
 /// Puts a said reply into the outbox, once and whole. It keeps its place among the contact's replies: another process may
-/// have queued a later one meanwhile (LANE-6, ARC-43). It is due behind those that were queued before it (BOX-3).
+/// have queued a later one meanwhile (LANE-6, ARC-43). It is due behind those that were queued before it (BOX-3), and when
+/// the turn's flow has played (WAIT-2). Its actions go with it (AFTER-9).
 const QUEUE: &str = "
     with late as (
-      update rs_owed set queued = true, rest = null where turn_id = $1 and status = 'said' and not queued
-      returning conversation_id, payload, said_at)
+      update rs_owed set queued = true, rest = null, actions = null
+      where turn_id = $1 and status = 'said' and not queued
+      returning conversation_id, payload, said_at, not_before)
     insert into outbox (tenant_id, subscriber_id, conversation_id, kind, payload, created_at, next_attempt_at)
     select c.tenant_id, c.subscriber_id, c.id, 'reply', late.payload, late.said_at,
-           greatest(now(), (select max(x.next_attempt_at) from outbox x
-                            where x.tenant_id = c.tenant_id and x.subscriber_id = c.subscriber_id
-                              and x.kind = 'reply' and x.status in ('pending', 'delivering')
-                              and x.created_at <= late.said_at))
+           greatest(now(), late.not_before,
+                    (select max(x.next_attempt_at) from outbox x
+                     where x.tenant_id = c.tenant_id and x.subscriber_id = c.subscriber_id
+                       and x.kind = 'reply' and x.status in ('pending', 'delivering')
+                       and x.created_at <= late.said_at))
     from late join conversations c on c.id = late.conversation_id";
 
 /// Ends a turn of this process that never settled: its lane is released, the handoff is recorded and, when the contact
 /// has not been told yet, queued; the owed reply is paid. A turn that another process has taken over is left alone. Its
-/// messages end with it, those that Open has left in the inbox included.
+/// messages end with it, those that Open has left in the inbox included. What it has sent stays on the record (FLOW-10).
 const ABANDON: &str = concat!(
     "with contact as (
       select c.id from conversations c join rs_owed o on o.conversation_id = c.id
@@ -89,8 +105,10 @@ const ABANDON: &str = concat!(
       delete from rs_inbox i using gone
       where i.conversation_id = gone.conversation_id and i.message_id = any ($8::uuid[])),
     agent as (
-      insert into turns (conversation_id, role, text, outcome, bound, created_at)
-      select conversation_id, 'agent', $3::text, 'error', bound, $4::timestamptz from gone),
+      insert into turns (conversation_id, role, text, outcome, bound, actions, created_at)
+      select conversation_id, 'agent', $3::text, 'error', bound, ",
+    attempts_of!("$1"),
+    ", $4::timestamptz from gone),
     marked as (
       update conversations c set escalated_at = now(), updated_at = now()
       from gone where c.id = gone.conversation_id and gone.bound),
@@ -154,18 +172,32 @@ const HANDOFF_WITHOUT_TURN: &str = concat!(
 const STATUS: &str =
     "select status, conversation_id, process_id = $2 as ours from rs_owed where turn_id = $1";
 
-/// Confirms that replies were handed over or are safely in the outbox. `now` dates their spend (BUD-6). True when
-/// something was queued that follows one of them: wake the worker.
+/// What confirming led to.
+#[derive(Debug, Default)]
+pub struct Confirmed {
+    /// Something was queued that follows one of the replies: wake the worker.
+    pub queued: bool,
+    /// Actions whose reply is out: perform them now.
+    pub opened: Vec<OpenActions>,
+}
+
+/// Confirms that replies were handed over or are safely in the outbox. `now` dates their spend (BUD-6). Actions that are
+/// open now are `process`'s.
 ///
 /// # Errors
 /// When the statement may not have run: confirm the same turns again.
-pub async fn confirm(database: &Database, turns: &[TurnId], now: Timestamp) -> Result<bool, StoreError> {
+pub async fn confirm(
+    database: &Database,
+    turns: &[TurnId],
+    process: ProcessId,
+    now: Timestamp,
+) -> Result<Confirmed, StoreError> {
     let ids: Vec<Uuid> = turns.iter().map(|turn| *turn.as_uuid()).collect();
     let lease = database.lease().await?;
     let statement = lease.prepared(CONFIRM).await?;
-    let row = lease.client()?.query_one(&statement, &[&ids, &day_of(now)]).await?;
+    let row = lease.client()?.query_one(&statement, &[&ids, &day_of(now), process.as_uuid()]).await?;
     lease.give_back();
-    Ok(row.try_get("queued")?)
+    Ok(Confirmed { queued: row.try_get("queued")?, opened: opened_of(&row, process)? })
 }
 
 /// Puts a said reply into the outbox because it could not be handed over (GAP-CH-7). Doing it twice queues it

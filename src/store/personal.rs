@@ -25,6 +25,8 @@ enum Belongs {
 /// Every table that holds a contact's data, in the order of erasure.
 const PERSONAL: &[(&str, Belongs)] = &[
     ("rs_attempts", Belongs::ToConversation),
+    ("rs_actions", Belongs::ToConversation),
+    ("rs_summaries", Belongs::ToConversation),
     ("rs_inbox", Belongs::ToConversation),
     ("rs_owed", Belongs::ToConversation),
     ("rs_handoffs", Belongs::ToConversation),

@@ -35,6 +35,7 @@ macro_rules! open_work {
             "))
          or exists (select 1 from rs_owed w where w.conversation_id = c.id)
          or exists (select 1 from rs_inbox w where w.conversation_id = c.id)
+         or exists (select 1 from rs_actions w where w.conversation_id = c.id)
          or exists (select 1 from nudges w where w.conversation_id = c.id and w.status in ('pending', 'running'))
          or exists (select 1 from rs_lanes w where w.conversation_id = c.id and w.turn_id is not null
                     and w.expires_at > now())
@@ -93,7 +94,8 @@ const OLD: &[Old] = &[
         kept: Kept::ByRule,
         rows: "select x.ctid from rs_attempts x join conversations c on c.id = x.conversation_id
                where c.tenant_id = $1 and x.finished_at < $2
-                 and not exists (select 1 from rs_owed o where o.turn_id = x.turn_id)",
+                 and not exists (select 1 from rs_owed o where o.turn_id = x.turn_id)
+                 and not exists (select 1 from rs_actions a where a.turn_id = x.turn_id)",
     },
     Old {
         table: "turns",

@@ -7,7 +7,10 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use super::open::{HISTORY_TURNS, OpenTurn, back, history_of, open_handoff, parse_binding};
+use super::attempts::attempts_of;
+use super::open::{
+    HISTORY_TURNS, OpenTurn, acted_columns, acted_of, back, history_of, open_handoff, parse_binding,
+};
 use super::pool::Lease;
 use super::statements::{BEGIN, COMMIT};
 use super::takeover::{pause_columns, pause_join};
@@ -47,7 +50,7 @@ const TAKE_OVER: &str = "
 
 /// The messages of the turn, and the turns before them when it may read those, by the rules of Open: a `first` turn
 /// under enforcement reads nothing from before the contact's first token was issued (TOK-14, DEC-24). $3: the binding;
-/// $6: whether tokens are enforced.
+/// $6: whether tokens are enforced. $7: the turn, for what its first run has attempted.
 const READ: &str = concat!(
     "select (select coalesce(json_agg(json_build_object('id', u.id, 'text', u.text, 'media', u.media_kind)
                                      order by u.seq), '[]'::json)
@@ -66,6 +69,12 @@ const READ: &str = concat!(
               order by t.seq desc limit $5) h) end as history,
       exists (select 1 from outbox x where x.conversation_id = $1 and x.kind = 'reply'
                 and x.status in ('pending', 'delivering')) as reply_queued,
+      ",
+    attempts_of!("$7"),
+    " as attempted,
+      ",
+    acted_columns!("$8"),
+    ",
       ",
     pause_columns!(),
     " from conversations c ",
@@ -108,6 +117,8 @@ pub struct Taker {
     pub now: Timestamp,
     /// `rules.historyDays`.
     pub history_days: u32,
+    /// As [`super::open::OpenRequest::acted_by`].
+    pub acted_by: Option<String>,
 }
 
 /// A turn that this process has taken over.
@@ -175,21 +186,29 @@ pub async fn take_over(
         lease.give_back();
         return Ok(None);
     };
-    let run = read(&lease, &row, taker).await?;
+    let run = read(&lease, &row, turn, taker).await?;
     client.execute(&lease.prepared(COMMIT).await?, &[]).await?;
     lease.give_back();
     Ok(Some(run))
 }
 
-async fn read(lease: &Lease, taken: &Row, taker: &Taker) -> Result<SecondRun, StoreError> {
+async fn read(lease: &Lease, taken: &Row, turn: TurnId, taker: &Taker) -> Result<SecondRun, StoreError> {
     let conversation: Uuid = taken.try_get("conversation_id")?;
     let ids: Vec<Uuid> = taken.try_get("user_turn_ids")?;
     let binding = parse_binding(taken)?;
     let since = back(taker.now, i64::from(taker.history_days).saturating_mul(24));
     let earlier = i64::try_from(HISTORY_TURNS.saturating_sub(ids.len())).unwrap_or(0);
     let statement = lease.prepared(READ).await?;
-    let values: &[&(dyn ToSql + Sync)] =
-        &[&conversation, &ids, &binding.as_str(), &since, &earlier, &taker.tokens_enforced];
+    let values: &[&(dyn ToSql + Sync)] = &[
+        &conversation,
+        &ids,
+        &binding.as_str(),
+        &since,
+        &earlier,
+        &taker.tokens_enforced,
+        turn.as_uuid(),
+        &taker.acted_by,
+    ];
     let found = lease.client()?.query_one(&statement, values).await?;
     let messages = messages_of(&found)?;
     let opened = OpenTurn {
@@ -206,6 +225,9 @@ async fn read(lease: &Lease, taken: &Row, taker: &Taker) -> Result<SecondRun, St
         handoff: open_handoff(&found)?,
         token_row: None,
         history: history_of(&found)?,
+        offering: found.try_get("offering")?,
+        acted: acted_of(&found)?,
+        attempted: attempted_of(&found)?,
     };
     Ok(SecondRun {
         opened,
@@ -217,6 +239,11 @@ async fn read(lease: &Lease, taken: &Row, taker: &Taker) -> Result<SecondRun, St
         again: taken.try_get("again")?,
         dead: ProcessId::from(taken.try_get::<_, Uuid>("dead")?),
     })
+}
+
+fn attempted_of(row: &Row) -> Result<Vec<serde_json::Value>, StoreError> {
+    let found: Option<serde_json::Value> = row.try_get("attempted")?;
+    Ok(found.and_then(|list| list.as_array().cloned()).unwrap_or_default())
 }
 
 fn messages_of(row: &Row) -> Result<Vec<RecordedMessage>, StoreError> {

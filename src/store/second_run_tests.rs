@@ -52,6 +52,7 @@ impl Bench {
             tokens_enforced: true,
             now: Timestamp::now(),
             history_days: 30,
+            acted_by: None,
         }
     }
 }

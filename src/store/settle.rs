@@ -15,7 +15,11 @@ use crate::telemetry::crash_points::{self, Point};
 /// turn was superseded: its lane has another fence, or its owed row is no longer `running`.
 ///
 /// The conversation's row is locked before the lane's, as in Open: in the other order the two could wait for each
-/// other.
+/// other. It is locked before the agent's row gets its place in the order of turns, so that no later Open can have read
+/// past it (ARC-34).
+///
+/// A reply that waits for a flow is due when that has played (WAIT-2). Staged actions stand in the payload of the outbox,
+/// and on the owed row as long as the reply may go inline (AFTER-2, AFTER-9).
 ///
 /// A reply too long for the response keeps its remainder on the owed row (GAP-CH-11): in the outbox it could be
 /// claimed before the beginning is out, by any worker. Confirming moves it there. Until then a following reply goes
@@ -37,9 +41,11 @@ pub(super) const SETTLE: &str = "
     owed as (
       update rs_owed o
       set status = 'said', payload = $6, tokens = $7, cost_usd = $8, charged = $9, said_at = now(), queued = way.queue,
-          rest = case when not way.queue then $23::jsonb end
-      from way
-      where o.turn_id = $2 and o.status = 'running' and o.process_id = $4
+          rest = case when not way.queue then $23::jsonb end,
+          actions = case when not way.queue and $23 is null then $6::jsonb -> 'actions' end,
+          not_before = clock_timestamp() + make_interval(secs => $24)
+      from way, contact
+      where o.conversation_id = contact.id and o.turn_id = $2 and o.status = 'running' and o.process_id = $4
         and ($3::bigint is null or exists (select 1 from lane))
       returning o.conversation_id, o.tenant_id, o.queued),
     agent as (
@@ -51,12 +57,13 @@ pub(super) const SETTLE: &str = "
     checked as (
       insert into rs_turn_checks (turn_id, conversation_id, cause, interventions, confidence, ungrounded, escalation_reason)
       select $10, owed.conversation_id, x.cause, x.interventions, x.confidence, x.ungrounded, $22
-      from owed, jsonb_to_record($24::jsonb) as x(cause text, interventions text[], confidence real, ungrounded integer)
-      where $24::jsonb is not null),
+      from owed, jsonb_to_record($28::jsonb) as x(cause text, interventions text[], confidence real, ungrounded integer)
+      where $28::jsonb is not null),
     queued as (
       insert into outbox (tenant_id, subscriber_id, conversation_id, kind, payload, next_attempt_at)
       select c.tenant_id, c.subscriber_id, c.id, 'reply', $6,
-             greatest(now(), (select max(x.next_attempt_at) from outbox x
+             greatest(now(), clock_timestamp() + make_interval(secs => $24),
+                      (select max(x.next_attempt_at) from outbox x
                               where x.tenant_id = c.tenant_id and x.subscriber_id = c.subscriber_id
                                 and x.kind = 'reply' and x.status in ('pending', 'delivering')),
                       (select now() + interval '1 second' from rs_owed o
@@ -68,6 +75,12 @@ pub(super) const SETTLE: &str = "
     called as (
       insert into rs_handoffs (conversation_id, turn_id, reason)
       select owed.conversation_id, $2::uuid, $22::text from owed where $22 is not null and $14),
+    summed as (
+      insert into rs_summaries as s (conversation_id, upto_seq, config, known)
+      select owed.conversation_id, $25::bigint, $26::text, $27::jsonb from owed where $25 is not null
+      on conflict (conversation_id) do update
+        set upto_seq = excluded.upto_seq, config = excluded.config, known = excluded.known, updated_at = now()
+        where s.upto_seq < excluded.upto_seq or s.config <> excluded.config),
     nudged as (
       update nudges n set status = 'cancelled', cancel_reason = 'escalated', updated_at = now()
       from owed where n.conversation_id = owed.conversation_id and n.status = 'pending' and $22 is not null)
@@ -87,7 +100,8 @@ pub struct SettleRequest {
     pub process: ProcessId,
     /// True when the response is gone already: the reply goes through the outbox whatever else holds.
     pub deferred: bool,
-    /// What the outbox delivers: `{"messages": [...]}` (DB-12), with the texts as the contact will read them.
+    /// What the outbox delivers: `{"messages": [...]}` (DB-12), with the texts as the contact will read them, and the
+    /// staged actions where there are any (BOX-1).
     pub payload: Value,
     /// What the outbox delivers after a response that holds only the beginning of the reply; `None` when the
     /// response holds all of it (GAP-CH-11). `payload` has everything, for a response that is never handed over.
@@ -98,6 +112,21 @@ pub struct SettleRequest {
     pub escalation: Option<EscalationReason>,
     /// What the checks made of the reply; `None` when there were none.
     pub checks: Option<CheckRow>,
+    /// How long from now a flow of the turn plays: the reply is due no earlier when it is queued (WAIT-2).
+    pub not_before: Option<std::time::Duration>,
+    /// What earlier turns have done, where more is known now than is stored (ARC-34).
+    pub summary: Option<Summary>,
+}
+
+/// What all agent turns of a conversation up to one of them have done.
+#[derive(Clone, Debug)]
+pub struct Summary {
+    /// The last of them that it counts; never one with a `staged` entry, nor one behind such.
+    pub upto_seq: i64,
+    /// The configuration it was made by; another makes it void.
+    pub config: String,
+    /// What is known.
+    pub known: Value,
 }
 
 /// Why a turn came to what it came to, kept beside its agent row (01 section 17). Names and numbers alone: no word of the
@@ -194,6 +223,7 @@ async fn settle_once(database: &Database, request: &SettleRequest) -> Result<Set
     let statement = lease.prepared(SETTLE).await?;
     let agent = &request.agent;
     let usage = agent.usage.as_ref();
+    let summary = request.summary.as_ref();
     let fence = request.fence.map(Fence::get);
     let tokens = usage.map_or(0, charged_tokens);
     let cost = usage.and_then(|row| row.cost).unwrap_or_default();
@@ -222,6 +252,10 @@ async fn settle_once(database: &Database, request: &SettleRequest) -> Result<Set
         &agent.at,
         &request.escalation.map(EscalationReason::as_str),
         &request.rest,
+        &request.not_before.map(|wait| wait.as_secs_f64()),
+        &summary.map(|summary| summary.upto_seq),
+        &summary.map(|summary| summary.config.as_str()),
+        &summary.map(|summary| &summary.known),
         &request.checks.as_ref().map(Json),
     ];
     let row = lease.client()?.query_opt(&statement, values).await?;

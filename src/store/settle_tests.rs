@@ -54,6 +54,8 @@ impl Fixture {
             last_received_at: Timestamp::now(),
             now: Timestamp::now(),
             idle_reset_hours: 24,
+            offering: None,
+            acted_by: None,
             history_days: 30,
             process: self.process,
             turn,
@@ -95,13 +97,20 @@ impl Fixture {
             },
             escalation: None,
             checks: None,
+            not_before: None,
+            summary: None,
         };
         (turn, settle(&self.database, &request).await.unwrap().settled)
     }
 
     /// Confirms the reply; true when something follows it.
     pub(in crate::store) async fn handed_over(&self, turn: TurnId) -> bool {
-        owed::confirm(&self.database, &[turn], Timestamp::now()).await.unwrap()
+        self.confirmed(turn).await.queued
+    }
+
+    /// Confirms the reply, and tells all that follows it.
+    pub(in crate::store) async fn confirmed(&self, turn: TurnId) -> owed::Confirmed {
+        owed::confirm(&self.database, &[turn], self.process, Timestamp::now()).await.unwrap()
     }
 
     /// Texts of the queued replies in the order in which they are to be delivered.
@@ -255,6 +264,8 @@ async fn an_aborted_call_is_recorded_with_its_model_and_time() {
         },
         escalation: None,
         checks: None,
+        not_before: None,
+        summary: None,
     };
     settle(&fixture.database, &request).await.unwrap();
     let sql = "select model, latency_ms, input_tokens, cost_usd from turns where role = 'agent'";
@@ -306,6 +317,8 @@ async fn what_the_checks_found_is_kept_with_the_turn() {
             at: Timestamp::now(),
         },
         escalation: Some(EscalationReason::LowConfidence),
+        not_before: None,
+        summary: None,
         checks: Some(CheckRow {
             cause: Some("confidence"),
             interventions: vec!["field_echo_stripped".to_owned(), "confidence_below_threshold".to_owned()],

@@ -62,6 +62,8 @@ impl Fixture {
             received_at: message.arrived,
             last_received_at: message.arrived,
             idle_reset_hours: 24,
+            offering: None,
+            acted_by: None,
             history_days: 30,
             process: ProcessId::fresh(),
             turn,

@@ -1,7 +1,8 @@
 //! The decision about one call: refused, staged, sent or read. Taken at once, in the order of the calls (STAGE-7).
 
-use serde_json::{Value, json};
 use std::time::Duration;
+
+use serde_json::{Value, json};
 
 use super::action::{Action, FlowOrigin};
 use super::arguments::{Wanted, parse};

@@ -44,7 +44,7 @@ pub(super) enum Taken {
 }
 
 /// A send, and the items it carries.
-struct Send {
+struct Dispatch {
     numbers: Vec<ActionNumber>,
     sending: Sending,
 }
@@ -54,7 +54,7 @@ struct Send {
 pub(super) struct Ledger {
     items: Vec<Item>,
     dropped: Vec<Action>,
-    sends: Vec<Send>,
+    sends: Vec<Dispatch>,
     next: u8,
     /// Reads begun (READ-7).
     pub(super) reads: u8,
@@ -162,7 +162,7 @@ impl Ledger {
     }
 
     pub(super) fn add_send(&mut self, numbers: Vec<ActionNumber>, sending: Sending) {
-        self.sends.push(Send { numbers, sending });
+        self.sends.push(Dispatch { numbers, sending });
     }
 
     /// The send that carries an item; `None` when its outcome is known.

@@ -143,13 +143,13 @@ fn edit(
 }
 
 #[derive(Deserialize)]
-struct OnlyStatus<'entry> {
-    #[serde(borrow, default)]
-    status: Option<std::borrow::Cow<'entry, str>>,
+struct OnlyStatus {
+    #[serde(default)]
+    status: Option<String>,
 }
 
 fn is_staged(entry: &RawValue) -> bool {
-    let read: Result<OnlyStatus<'_>, _> = serde_json::from_str(entry.get());
+    let read: Result<OnlyStatus, _> = serde_json::from_str(entry.get());
     read.is_ok_and(|entry| entry.status.as_deref() == Some(Status::Staged.as_str()))
 }
 

@@ -171,7 +171,7 @@ async fn a_second_run_goes_on_where_the_first_ended() {
     assert_eq!(world.asked().len(), 5, "nothing is asked twice");
     let finished = second.finish(Ending::Answered).await;
     assert_eq!(finished.record.unwrap()[..5], record[..]);
-    assert_eq!(finished.staged[0].number, ActionNumber(3));
+    assert_eq!(finished.staged[0].number, crate::tools::ActionNumber(3));
 }
 
 /// READ-6, LOG-9, section 14: ids and classes; no word of a contact.

@@ -6,6 +6,7 @@ use crate::channel::{self, MarkStyle};
 use crate::domain::{EscalationReason, Outcome};
 use crate::model::{Bill, Cause, Figures, LeakCheck, Reply, TurnResult};
 use crate::store::settle::CheckRow;
+use crate::tools::Finished;
 
 use super::guards::Denial;
 
@@ -23,7 +24,7 @@ pub enum Decision {
     /// The model did not end within its abort time.
     Aborted {
         /// Who was asked last, and what was used until then.
-        bill: Bill,
+        bill: Box<Bill>,
         /// Time spent.
         latency: Duration,
     },
@@ -45,6 +46,8 @@ pub struct Draft {
     pub decision: Decision,
     /// Prices in it that nobody published or asked about (FN-PRICE-2). Counted, never blocked.
     pub ungrounded: usize,
+    /// What the turn's tools left: what follows the reply, and what goes on record.
+    pub finished: Finished,
 }
 
 impl Draft {
@@ -79,7 +82,7 @@ impl Draft {
     /// A reply of the tenant's own copy, delivered as it is.
     #[must_use]
     pub fn of_copy(reply: Reply, decision: Decision) -> Self {
-        Self { texts: reply.messages.clone(), reply, decision, ungrounded: 0 }
+        Self { texts: reply.messages.clone(), reply, decision, ungrounded: 0, finished: Finished::default() }
     }
 
     /// No reply at all: a person has taken over.
@@ -110,12 +113,8 @@ impl Draft {
             result.cause = Some(Cause::Leak);
             return Self::of_copy(result.reply.clone(), Decision::Model(Box::new(result)));
         }
-        Self {
-            reply: result.reply.clone(),
-            texts,
-            decision: Decision::Model(Box::new(result)),
-            ungrounded: 0,
-        }
+        let (reply, decision) = (result.reply.clone(), Decision::Model(Box::new(result)));
+        Self { reply, texts, decision, ungrounded: 0, finished: Finished::default() }
     }
 
     /// Counts the prices in a model's words that are neither published nor the contact's own (FN-PRICE-2).

@@ -44,6 +44,9 @@ fn opened() -> OpenTurn {
         handoff: None,
         token_row: None,
         history: Vec::new(),
+        offering: None,
+        acted: None,
+        attempted: Vec::new(),
     }
 }
 

@@ -2,6 +2,7 @@
 //! Owns: binding, guards, the scripted opening, what a reply becomes, what is written when, what is told.
 //! Never: keeps state between turns, owns a timer, names the winner of the race (the conversation does).
 
+mod acts;
 mod answers;
 mod binding;
 mod budget;
@@ -15,6 +16,7 @@ mod steps;
 mod takeover;
 mod tokens;
 
+pub use acts::{acted_by, plays_for, tools_of};
 pub use answers::{Answers, Delivery};
 pub use binding::{ContactToken, NoRandomness, digest};
 pub use context::{Snapshot, Snapshots, TurnContext, TurnSettings};

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
 use uuid::Uuid;
 
 use super::answers::{Answers, Delivery};
@@ -15,7 +14,7 @@ use super::guards::Denial;
 use super::reports::{report_decision, report_rest, report_turn};
 use super::request::{MessageRow, Run, TurnRequest};
 use super::tokens::IssuedToken;
-use super::{budget, guards, takeover};
+use super::{acts, budget, guards, takeover};
 use crate::channel::{self, InboundMessage};
 use crate::domain::{Binding, ContactText, EscalationReason, Role, Usd};
 use crate::model::{HistoryTurn, Reply, Spent, TurnInput, Usage};
@@ -25,6 +24,7 @@ use crate::store::owed::{self, Resolution, Resolved};
 use crate::store::settle::{self, AgentRow, SettleRequest, Settled, UsageRow};
 use crate::store::takeover::Hushed;
 use crate::store::{StoreError, open as store_open, takeover as store_takeover};
+use crate::tools::TurnTools;
 
 /// What Open left the turn with.
 pub enum OpenReport {
@@ -81,6 +81,8 @@ pub async fn open(context: &TurnContext, request: &TurnRequest, limit: Option<Du
         received_at: request.messages.first().map_or(live.received_at, |first| first.received_at),
         last_received_at: live.received_at,
         idle_reset_hours: rules.idle_reset_hours,
+        offering: acts::named_offering(request),
+        acted_by: acts::acted_by(&request.snapshot.tenant),
         history_days: rules.history_days,
         process: request.process,
         turn: request.id,
@@ -172,8 +174,15 @@ fn report_binding(context: &TurnContext, turn: &OpenTurn) {
     }
 }
 
-/// Decides the reply: silence while a person has taken over (DEC-9), scripted opening, guards, then the model, at most for the abort time (TURN-9 to TURN-15).
-pub async fn decide(context: &TurnContext, request: &TurnRequest, opened: &OpenTurn) -> Draft {
+/// Decides the reply: silence while a person has taken over (DEC-9), scripted opening, guards, then the model, at most for
+/// the abort time (TURN-9 to TURN-15). `tools`: what the turn may do, of which the caller keeps a share (TURN-14); a turn
+/// that its model never runs on does nothing with it (TSET-9).
+pub async fn decide(
+    context: &TurnContext,
+    request: &TurnRequest,
+    opened: &OpenTurn,
+    tools: Option<Arc<TurnTools>>,
+) -> Draft {
     let rules = &request.snapshot.tenant.rules;
     if takeover::is_silent(context, request, opened).await {
         return Draft::hushed();
@@ -194,7 +203,7 @@ pub async fn decide(context: &TurnContext, request: &TurnRequest, opened: &OpenT
     if request.messages.iter().any(|message| message.media.is_some()) {
         return unreadable_media(request);
     }
-    ask_model(context, request, opened).await
+    ask_model(context, request, opened, tools).await
 }
 
 /// The guards, with what the tenant's day has cost and what the turns under way will add.
@@ -215,19 +224,25 @@ fn unreadable_media(request: &TurnRequest) -> Draft {
     Draft::of_copy(reply, Decision::UnreadableMedia)
 }
 
-async fn ask_model(context: &TurnContext, request: &TurnRequest, opened: &OpenTurn) -> Draft {
+async fn ask_model(
+    context: &TurnContext,
+    request: &TurnRequest,
+    opened: &OpenTurn,
+    tools: Option<Arc<TurnTools>>,
+) -> Draft {
     let input = TurnInput {
         tenant: Arc::clone(&request.snapshot.tenant),
         system: request.snapshot.system.clone(),
         state_lines: Vec::new(),
         texts: request.texts().cloned().collect(),
         history: opened.history.iter().map(history_turn).collect(),
-        tools: None,
+        tools: tools.clone(),
         spent: Spent::default(),
     };
     let spent = input.spent.clone();
     let started = Instant::now();
-    match tokio::time::timeout(context.settings.model_abort, context.runner.run(input)).await {
+    let mut draft = match tokio::time::timeout(context.settings.model_abort, context.runner.run(input)).await
+    {
         Ok(result) => {
             let marks = channel::profile(context.settings.channel).marks;
             let copy = &request.snapshot.tenant.rules.messages.escalation;
@@ -237,10 +252,14 @@ async fn ask_model(context: &TurnContext, request: &TurnRequest, opened: &OpenTu
             draft.grounded_in(&request.snapshot.figures, said)
         }
         Err(_) => {
-            let aborted = Decision::Aborted { bill: spent.bill(), latency: started.elapsed() };
+            let aborted = Decision::Aborted { bill: Box::new(spent.bill()), latency: started.elapsed() };
             Draft::of_copy(escalation(request), aborted)
         }
+    };
+    if let Some(tools) = tools {
+        acts::finish(&tools, opened, &mut draft).await;
     }
+    draft
 }
 
 fn history_turn(row: &store_open::HistoryRow) -> HistoryTurn {
@@ -256,6 +275,8 @@ fn escalation(request: &TurnRequest) -> Reply {
 pub struct Way {
     /// The race is lost: the reply goes through the outbox.
     pub deferred: bool,
+    /// A flow of the turn plays past the deadline: the reply goes through the outbox, due when it ends (WAIT-2).
+    pub held: bool,
     /// The reply before it has not left our hands yet: this one goes behind it, through the outbox (LANE-6, ARC-43).
     pub behind: bool,
     /// The request was answered without a message; false when it got the holding line, or waits.
@@ -272,7 +293,7 @@ pub async fn settle(
     draft: &Draft,
     way: Way,
 ) -> SettleReport {
-    let Way { deferred, behind, silenced, limit } = way;
+    let Way { deferred, held, behind, silenced, limit } = way;
     if !context.pulse.holds(request.process) {
         tracing::warn!(conversation = %opened.conversation, "turn dropped after a silence of its process");
         return SettleReport::Dropped;
@@ -293,7 +314,8 @@ pub async fn settle(
         }
     };
     let mut flight = settle_request(context, opened, request, draft, deferred, &delivery);
-    flight.deferred |= behind;
+    flight.deferred |= behind || held;
+    let plays = flight.not_before;
     let outcome = flight.agent.outcome;
     let settled = within(limit, settle::settle(&context.database, &flight)).await;
     let others_wait = settled.as_ref().is_ok_and(|settlement| settlement.others_wait);
@@ -304,10 +326,7 @@ pub async fn settle(
             SettleReport::Inline { body, others_wait }
         }
         Ok(Settled::Queued) => {
-            if !deferred {
-                tracing::info!(conversation = %opened.conversation, path = "outbox",
-                    "reply queued behind the previous one");
-            }
+            report_queued(opened, &way, plays);
             report_turn(opened, draft, outcome, silenced || !deferred);
             if others_wait {
                 context.freed.add(opened.conversation);
@@ -355,6 +374,21 @@ async fn hush(
     }
 }
 
+/// Why a reply that was in time went through the outbox all the same (WAIT-7, LANE-6).
+fn report_queued(opened: &OpenTurn, way: &Way, plays: Option<Duration>) {
+    let conversation = opened.conversation;
+    if way.held {
+        let held_ms = plays.map_or(0, millis);
+        tracing::info!(%conversation, path = "outbox", heldMs = held_ms, "reply held for flow");
+    } else if !way.deferred {
+        tracing::info!(%conversation, path = "outbox", "reply queued behind the previous one");
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
 fn settle_request(
     context: &TurnContext,
     opened: &OpenTurn,
@@ -363,25 +397,29 @@ fn settle_request(
     deferred: bool,
     delivery: &Delivery,
 ) -> SettleRequest {
+    let agent_row = Uuid::now_v7();
+    let payload = |texts: &[String]| acts::with_actions(owed::reply_payload(texts), draft, agent_row);
     SettleRequest {
         conversation: opened.conversation,
         turn: request.id,
         fence: opened.fence,
         process: request.process,
         deferred,
-        payload: owed::reply_payload(&delivery.all),
-        rest: (!delivery.rest.is_empty()).then(|| owed::reply_payload(&delivery.rest)),
+        payload: payload(&delivery.all),
+        rest: (!delivery.rest.is_empty()).then(|| payload(&delivery.rest)),
         agent: AgentRow {
-            id: Uuid::now_v7(),
+            id: agent_row,
             text: draft.reply.text(),
             outcome: draft.outcome(deferred),
             bound: is_bound(context, opened),
-            actions: None::<Value>,
+            actions: acts::record(draft),
             usage: usage_row(draft),
             at: context.clock.now(),
         },
         escalation: draft.escalation(),
         checks: draft.checks(),
+        not_before: acts::plays_for(draft.finished.plays_until),
+        summary: acts::summary(request, opened),
     }
 }
 

@@ -50,6 +50,9 @@ fn opened() -> OpenTurn {
         handoff: None,
         token_row: None,
         history: Vec::new(),
+        offering: None,
+        acted: None,
+        attempted: Vec::new(),
     }
 }
 
@@ -67,7 +70,13 @@ async fn a_reply_that_cannot_be_rendered_is_never_recorded() {
         snapshot: Arc::new(Snapshot::new(demo::tenant().unwrap())),
         presented_secret: Redacted::new("secret".into()),
     };
-    let way = Way { deferred: false, behind: false, silenced: false, limit: Some(Duration::from_secs(5)) };
+    let way = Way {
+        deferred: false,
+        held: false,
+        behind: false,
+        silenced: false,
+        limit: Some(Duration::from_secs(5)),
+    };
     let settled = |text: &str| Draft::of_copy(Reply::scripted(text), Decision::Scripted);
     let report = settle(&context, &request, &opened(), &settled(""), way).await;
     assert!(matches!(report, SettleReport::Failed(StoreError::Unexpected { what: "the rendered reply" })));

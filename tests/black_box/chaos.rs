@@ -185,6 +185,8 @@ struct Kills {
 
 async fn launched(outside: Outside, own_server: bool) -> Fleet {
     let mut fleet = Fleet::new(outside, Times::SHORT, &['a', 'b'], own_server).await;
+    // Every turn sends a flow and stages a tag.
+    fleet.with_tools();
     for member in &mut fleet.members {
         member.launch().await;
     }

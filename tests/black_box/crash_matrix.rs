@@ -43,6 +43,8 @@ struct Cell {
     /// The other process is there already; otherwise the dead one is started again.
     standby: bool,
     sabotage: Option<&'static str>,
+    /// The model sends a flow and stages a tag.
+    acts: bool,
 }
 
 const FIRST: Marker = Marker { contact: 1, number: 1 };
@@ -52,7 +54,11 @@ const PROBE: Marker = Marker { contact: 1, number: 4 };
 
 impl Cell {
     const fn new(blow: Blow, shape: Shape, standby: bool) -> Self {
-        Self { blow, shape, standby, sabotage: None }
+        Self { blow, shape, standby, sabotage: None, acts: false }
+    }
+
+    const fn acting(self) -> Self {
+        Self { acts: true, ..self }
     }
 
     const fn with(self, sabotage: &'static str) -> Self {
@@ -97,6 +103,9 @@ impl Cell {
     async fn run(self, times: Times) -> (Report, String) {
         let outside = Outside::start(self.model(times), self.manychat());
         let mut fleet = Fleet::new(outside, times, &['a', 'b'], self.blow == Blow::Outage).await;
+        if self.acts {
+            fleet.with_tools();
+        }
         if let Some(sabotage) = self.sabotage {
             fleet.members.iter_mut().for_each(|member| member.set("SABOTAGE", sabotage));
         }
@@ -289,6 +298,42 @@ async fn paused_and_continued() {
 #[tokio::test]
 async fn without_its_database() {
     must_hold(&SHAPES.map(|shape| Cell::new(Blow::Outage, shape, true))).await;
+}
+
+/// Turns that send a flow and stage a tag, in the response and deferred; `nth` by shape.
+async fn acting(points: &[(&'static str, u32)], standby: bool) {
+    let cells: Vec<Cell> = points
+        .iter()
+        .flat_map(|(name, nth)| {
+            [Shape::Inline, Shape::Deferred]
+                .map(|shape| Cell::new(Blow::At(name, *nth), shape, standby).acting())
+        })
+        .collect();
+    must_hold(&cells).await;
+}
+
+/// ARC-60, ARC-41: no action is attempted twice, and the record is true, when the process dies over the actions themselves:
+/// over the flow's attempt and its answer, over the tag's attempt, and before the first of what follows the reply.
+#[tokio::test]
+async fn killed_over_its_actions() {
+    let points =
+        [("attempt_written", 1), ("flow_accepted", 1), ("attempt_written", 2), ("marked_actions_open", 1)];
+    acting(&points, true).await;
+}
+
+/// ARC-60, ARC-41: the same at the points of every turn.
+#[tokio::test]
+async fn killed_in_a_turn_with_actions() {
+    let points = [("after_open", 1), ("settle_committed", 1), ("bytes_out", 1)];
+    acting(&points, false).await;
+    acting(&[("claim_taken", 1), ("field_written", 1), ("flow_played", 1)], true).await;
+}
+
+/// ARC-60, ARC-44: paused over an action, it finds it ended by others and makes none again.
+#[tokio::test]
+async fn paused_in_a_turn_with_actions() {
+    must_hold(&[Shape::Inline, Shape::Deferred].map(|shape| Cell::new(Blow::Pause, shape, true).acting()))
+        .await;
 }
 
 /// ARC-46: a turn whose second run dies too ends with a person, and the contact is heard again.

@@ -26,7 +26,12 @@ async fn behind_proxy(delay: Duration, setup: Setup) -> (TestApp, Proxy) {
 #[tokio::test]
 async fn a_turn_costs_two_flights() {
     let delay = Duration::from_millis(60);
-    let (app, proxy) = behind_proxy(delay, Setup::default()).await;
+    let (mut app, proxy) = behind_proxy(delay, Setup::default()).await;
+    // ARC-34: what earlier turns have done is read in the same flight.
+    let tools = json!({ "flows": [{ "id": "leaflet", "flowNs": "content20300101000000_000009", "description": "x" }] });
+    std::fs::write(app.folder.path.join("config/tools.json"), tools.to_string()).unwrap();
+    app.stop(libc::SIGTERM).await;
+    app.launch().await;
     // The first message issues a token, and its write asks for a place in ManyChat's rate.
     app.send("hello").await;
     app.log_line("contact token write failed").await;

@@ -34,6 +34,11 @@ async fn fill(app: &TestApp) {
            where subscriber_id = '{CONTACT}';
          insert into rs_attempts (turn_id, action, conversation_id, process_id)
            select gen_random_uuid(), 0, id, gen_random_uuid() from conversations where subscriber_id = '{CONTACT}';
+         insert into rs_actions (turn_id, conversation_id, tenant_id, process_id, actions)
+           select gen_random_uuid(), conversations.id, 'test', p.id, '[]'
+           from conversations, rs_processes p where subscriber_id = '{CONTACT}' limit 1;
+         insert into rs_summaries (conversation_id, upto_seq, config, known)
+           select id, 0, '', '{{}}' from conversations where subscriber_id = '{CONTACT}';
          insert into rs_owed (turn_id, conversation_id, tenant_id, process_id, status, binding, user_turn_ids,
                               received_at, queued)
            select gen_random_uuid(), conversations.id, 'test', p.id, 'said', 'first', '{{}}', now(), true

@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 use tracing::{Instrument, Span};
 
 use super::current::Current;
-use super::events::{Effect, Event, OpenResult, SettleResult, StoreResult, Ticket};
+use super::events::{Effect, Event, OpenResult, Playing, SettleResult, StoreResult, Ticket};
 use super::machine::Machine;
 use super::mailbox::{Mailbox, Notice};
 use super::steps::Steps;
@@ -24,7 +24,7 @@ use crate::domain::Deadline;
 use crate::store::inbox::Kept;
 use crate::store::open::Waits;
 use crate::store::{Pulse, StoreError};
-use crate::turn::{Draft, KeepReport, OpenReport, SettleReport, Way};
+use crate::turn::{self, Draft, KeepReport, OpenReport, SettleReport, Way};
 
 mod telling;
 
@@ -154,7 +154,8 @@ impl ConversationActor {
             Effect::Open(tickets) => self.begin(&tickets, ctx),
             Effect::WaitForLane => self.wait_for_lane(ctx),
             Effect::Decide(turn) => self.decide(turn, ctx),
-            Effect::Settle { turn, deferred } => self.settle(turn, deferred, ctx),
+            Effect::Settle { turn, deferred, held } => self.settle(turn, deferred, held, ctx),
+            Effect::Hold(turn) => self.hold(turn, ctx),
             Effect::Tell(ticket, telling) => self.tell(ticket, telling, ctx),
             Effect::Forget(ticket) => drop(self.mailbox.take(&[ticket])),
             Effect::QueueReply(turn) => self.with_turn(turn, |shared, current| {
@@ -250,26 +251,43 @@ impl ConversationActor {
     }
 
     fn decide(&mut self, turn: Ticket, ctx: &mut Context<Self>) {
-        let Some(current) = self.turns.get(&turn) else { return };
+        let Some(current) = self.turns.get_mut(&turn) else { return };
         let Some(opened) = &current.opened else { return };
-        let future = self.shared.steps.decide(Arc::clone(&current.request), Arc::clone(opened));
+        current.tools = self.shared.steps.tools(&current.request, opened);
+        let (request, tools) = (Arc::clone(&current.request), current.tools.clone());
+        let future = self.shared.steps.decide(request, Arc::clone(opened), tools);
+        let Some(current) = self.turns.get(&turn) else { return };
         self.run(turn, current.span.clone(), ctx, async move { StepOutcome::Decided(future.await) });
     }
 
-    fn settle(&mut self, turn: Ticket, deferred: bool, ctx: &mut Context<Self>) {
+    fn settle(&mut self, turn: Ticket, deferred: bool, held: bool, ctx: &mut Context<Self>) {
         let Some(current) = self.turns.get_mut(&turn) else { return };
         // Settle decides whether this reply may go inline: the one before must have gone its way by then (ARC-43).
         if self.mailbox.replies.any_in_hand() && current.in_hand_waits < MOST_IN_HAND_WAITS {
             current.in_hand_waits += 1;
-            ctx.run_later(IN_HAND_PAUSE, move |actor, ctx| actor.settle(turn, deferred, ctx));
+            ctx.run_later(IN_HAND_PAUSE, move |actor, ctx| actor.settle(turn, deferred, held, ctx));
             return;
         }
         let (Some(opened), Some(draft)) = (&current.opened, current.draft.take()) else { return };
         let behind = self.mailbox.replies.any_in_hand();
-        let way = Way { deferred, behind, silenced: current.silenced, limit: current.limit() };
+        let way = Way { deferred, held, behind, silenced: current.silenced, limit: current.limit() };
         let future = self.shared.steps.settle(Arc::clone(&current.request), Arc::clone(opened), draft, way);
         let span = current.span.clone();
         self.run(turn, span, ctx, async move { StepOutcome::Settled(future.await) });
+    }
+
+    /// Keeps a settled reply back until the flow before it has played (WAIT-2).
+    fn hold(&self, turn: Ticket, ctx: &mut Context<Self>) {
+        let left = self.turns.get(&turn).and_then(|current| {
+            let left = turn::plays_for(current.plays_until).unwrap_or_default();
+            let conversation = current.opened.as_ref()?.conversation;
+            let held_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
+            current.span.in_scope(
+                || tracing::info!(%conversation, path = "inline", heldMs = held_ms, "reply held for flow"),
+            );
+            Some(left)
+        });
+        ctx.run_later(left.unwrap_or_default(), move |actor, ctx| actor.feed(Event::FlowOver(turn), ctx));
     }
 
     /// Runs a step on the shared runtime; a panic in it ends this turn and nothing else (ARC-22).
@@ -468,11 +486,9 @@ impl Handler<StepEnded> for ConversationActor {
             StepOutcome::Kept(report) => Event::Stored(turn, self.kept(turn, report)),
             StepOutcome::Opened(report) => Event::Opened(turn, self.opened(turn, report)),
             StepOutcome::Decided(draft) => {
-                if let Some(current) = self.turns.get_mut(&turn) {
-                    current.draft = Some(draft);
-                }
+                let playing = self.turns.get_mut(&turn).map(|current| current.decided(draft));
                 self.give_up_waiting(turn, ctx);
-                Event::Decided(turn)
+                Event::Decided(turn, playing.unwrap_or(Playing::No))
             }
             StepOutcome::Settled(report) => Event::Settled(turn, self.settled(turn, report)),
             StepOutcome::Panicked if self.turns.contains_key(&turn) => Event::Panicked(turn),

@@ -1,13 +1,13 @@
 //! A turn under way, as its actor holds it: the request, the callers that wait, and what the steps came to.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tracing::Span;
 use uuid::Uuid;
 
 use super::actor::Shared;
-use super::events::{Telling, Ticket};
+use super::events::{Playing, Telling, Ticket};
 use super::mailbox::{Arrival, Mailbox, Slot, repeats};
 use super::steps::Copy;
 use crate::actors::answer::{Answer, HandoffReceipt, Owed, OwedReply, Told};
@@ -15,6 +15,7 @@ use crate::actors::resolver::{Failure, Left};
 use crate::domain::{ConversationId, Deadline, ProcessId, TurnId};
 use crate::store::StoreError;
 use crate::store::open::OpenTurn;
+use crate::tools::TurnTools;
 use crate::turn::{self, Draft, Run, TurnRequest};
 
 /// The turn under way.
@@ -25,6 +26,10 @@ pub(super) struct Current {
     /// The callers of its messages, in order; the last one gets the reply.
     callers: Vec<Caller>,
     pub(super) opened: Option<Arc<OpenTurn>>,
+    /// What the turn may do, and has done: known here however its call ends (STAGE-1).
+    pub(super) tools: Option<Arc<TurnTools>>,
+    /// Until when a flow of the turn plays; known with the draft.
+    pub(super) plays_until: Option<Instant>,
     pub(super) draft: Option<Draft>,
     pub(super) rendered: Option<Vec<u8>>,
     /// Another process waits for the lane.
@@ -72,6 +77,8 @@ impl Current {
             span,
             callers,
             opened: None,
+            tools: None,
+            plays_until: None,
             draft: None,
             rendered: None,
             others_wait: false,
@@ -187,10 +194,30 @@ impl Current {
         true
     }
 
-    /// A reply that is still on its way tells enough (LANE-7), and where a person has taken over nothing is said (DEC-9).
+    /// A reply that is still on its way tells enough (LANE-7), a flow that plays speaks for itself (WAIT-5), and where a
+    /// person has taken over nothing is said (DEC-9).
     fn says_no_holding_line(&self) -> bool {
         let opened = self.opened.as_ref();
-        opened.is_some_and(|opened| opened.reply_queued || turn::may_be_silent(&self.request, opened))
+        let plays = self.tools.as_ref().and_then(|tools| turn::plays_for(tools.plays_until()));
+        plays.is_some()
+            || opened.is_some_and(|opened| opened.reply_queued || turn::may_be_silent(&self.request, opened))
+    }
+
+    /// Takes the decided reply in, and says whether a flow plays before it (WAIT-2).
+    pub(super) fn decided(&mut self, draft: Draft) -> Playing {
+        self.plays_until = draft.finished.plays_until;
+        self.draft = Some(draft);
+        let deadline = self.callers.last().map(|live| live.deadline.at());
+        match (self.plays_until, deadline) {
+            (Some(until), Some(deadline)) if turn::plays_for(Some(until)).is_some() => {
+                if until <= deadline {
+                    Playing::UntilDeadline
+                } else {
+                    Playing::Longer
+                }
+            }
+            _ => Playing::No,
+        }
     }
 
     fn answer(

@@ -51,11 +51,24 @@ pub enum Event {
     /// It is time to ask for the lane again.
     LaneTimerFired,
     /// The reply is decided: guard, opening, model or its abort.
-    Decided(Ticket),
+    Decided(Ticket, Playing),
     /// The second flight ended.
     Settled(Ticket, SettleResult),
+    /// The flow that a settled reply waits for has played.
+    FlowOver(Ticket),
     /// The turn's own code failed.
     Panicked(Ticket),
+}
+
+/// Whether a flow of the turn still plays when its reply is decided (WAIT-2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Playing {
+    /// None does.
+    No,
+    /// One does, and ends at or before the deadline of the request that gets the reply.
+    UntilDeadline,
+    /// One does, and ends behind it.
+    Longer,
 }
 
 /// What became of a message that has to wait.
@@ -139,7 +152,11 @@ pub enum Effect {
         turn: Ticket,
         /// The race is lost.
         deferred: bool,
+        /// A flow plays past the deadline: the reply waits for it in the outbox, although it was in time (WAIT-2).
+        held: bool,
     },
+    /// The reply is settled and waits for a flow: wake me with [`Event::FlowOver`] when that has played (WAIT-2).
+    Hold(Ticket),
     /// Answer a request.
     Tell(Ticket, Telling),
     /// Another process answers this message: forget it.
@@ -172,4 +189,6 @@ pub enum Phase {
     Deciding,
     /// The second flight is under way.
     Settling,
+    /// The reply is settled, and a flow plays before it.
+    Holding,
 }

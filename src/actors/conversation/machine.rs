@@ -8,7 +8,9 @@
 
 use std::collections::VecDeque;
 
-use super::events::{BurstKey, Effect, Event, OpenResult, Phase, SettleResult, StoreResult, Telling, Ticket};
+use super::events::{
+    BurstKey, Effect, Event, OpenResult, Phase, Playing, SettleResult, StoreResult, Telling, Ticket,
+};
 
 /// Where a waiting message stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,6 +41,8 @@ struct Running {
     phase: Phase,
     /// The reply must go through the outbox. Fixed when the settling begins.
     lost: bool,
+    /// Whether the reply has to wait for a flow. Known with it.
+    playing: Playing,
 }
 
 /// One contact's turns in this process.
@@ -71,8 +75,9 @@ impl Machine {
                 self.lane_held = false;
                 self.advance()
             }
-            Event::Decided(turn) => self.decided(turn),
+            Event::Decided(turn, playing) => self.decided(turn, playing),
             Event::Settled(turn, result) => self.settled(turn, result),
+            Event::FlowOver(turn) => self.flow_over(turn),
             Event::Panicked(turn) => self.failed(turn),
         }
     }
@@ -138,7 +143,12 @@ impl Machine {
             StoreResult::Beside => {
                 let message = *message;
                 self.queue.retain(|other| other.ticket != ticket);
-                self.beside.push(Running { messages: vec![message], phase: Phase::Opening, lost: false });
+                self.beside.push(Running {
+                    messages: vec![message],
+                    phase: Phase::Opening,
+                    lost: false,
+                    playing: Playing::No,
+                });
                 vec![Effect::Open(vec![ticket])]
             }
             StoreResult::Failed => {
@@ -159,7 +169,12 @@ impl Machine {
         let Some(first) = self.queue.pop_front_if(|first| first.saved != Saved::Asked) else {
             return Vec::new();
         };
-        self.running = Some(Running { messages: vec![first], phase: Phase::Gathering, lost: false });
+        self.running = Some(Running {
+            messages: vec![first],
+            phase: Phase::Gathering,
+            lost: false,
+            playing: Playing::No,
+        });
         self.gather_or_open()
     }
 
@@ -195,6 +210,11 @@ impl Machine {
         }
         let mut turns = self.running.iter_mut().chain(&mut self.beside);
         let Some(running) = turns.find(|running| running.holds(ticket)) else { return Vec::new() };
+        if let (Phase::Holding, Some(first)) = (running.phase, running.messages.first()) {
+            // The flow ends with the deadline at the latest: nothing else is told any more.
+            let turn = first.ticket;
+            return self.flow_over(turn);
+        }
         let telling = match running.phase {
             Phase::Deciding | Phase::Settling if running.is_live(ticket) => Telling::HoldingLine,
             _ => Telling::Silent,
@@ -258,17 +278,36 @@ impl Machine {
     }
 
     /// Names the winner of the race, once (RACE-4, RACE-5).
-    fn decided(&mut self, turn: Ticket) -> Vec<Effect> {
+    fn decided(&mut self, turn: Ticket, playing: Playing) -> Vec<Effect> {
         let mut turns = self.running.iter_mut().chain(&mut self.beside);
         let Some(running) = turns.find(|running| running.is(turn)) else { return Vec::new() };
         running.phase = Phase::Settling;
         running.lost = running.is_answered();
-        vec![Effect::Settle { turn, deferred: running.lost }]
+        running.playing = playing;
+        let held = !running.lost && playing == Playing::Longer;
+        vec![Effect::Settle { turn, deferred: running.lost, held }]
+    }
+
+    /// The flow before a settled reply has played, or the deadline has come: the reply goes out.
+    fn flow_over(&mut self, turn: Ticket) -> Vec<Effect> {
+        let is_held = |running: &Running| running.is(turn) && running.phase == Phase::Holding;
+        if !self.running.iter().chain(&self.beside).any(is_held) {
+            return Vec::new();
+        }
+        let Some(mut running) = self.take(turn) else { return Vec::new() };
+        let mut effects = running.tell_all(Telling::Reply);
+        effects.extend(self.advance());
+        effects
     }
 
     fn settled(&mut self, turn: Ticket, result: SettleResult) -> Vec<Effect> {
         if result == SettleResult::Failed {
             return self.failed(turn);
+        }
+        if result == SettleResult::Inline
+            && let Some(effects) = self.hold(turn)
+        {
+            return effects;
         }
         let Some(mut running) = self.take(turn) else { return Vec::new() };
         let mut effects = match result {
@@ -289,6 +328,17 @@ impl Machine {
         };
         effects.extend(self.advance());
         effects
+    }
+
+    /// Keeps a settled reply back while a flow plays before it (WAIT-2, WAIT-3). `None`: it need not wait.
+    fn hold(&mut self, turn: Ticket) -> Option<Vec<Effect>> {
+        let mut turns = self.running.iter_mut().chain(&mut self.beside);
+        let waits = |running: &&mut Running| {
+            running.is(turn) && running.playing == Playing::UntilDeadline && !running.is_answered()
+        };
+        let running = turns.find(waits)?;
+        running.phase = Phase::Holding;
+        Some(vec![Effect::Hold(turn)])
     }
 
     /// Ends the turn in the escalation copy; what it left in the database is resolved behind the request.

@@ -100,11 +100,19 @@ impl Play {
                 self.ended(turn);
                 Event::Panicked(turn)
             }
-            Effect::Decide(turn) => Event::Decided(turn),
-            Effect::Settle { turn, .. } => {
+            Effect::Decide(turn) => Event::Decided(turn, playing_at_random(choice)),
+            Effect::Settle { turn, held, .. } => {
                 self.ended(turn);
-                settled_at_random(turn, choice)
+                let settled = settled_at_random(turn, choice);
+                // What waits for a flow behind the deadline is queued, or nothing.
+                match settled {
+                    Event::Settled(_, SettleResult::Inline) if held => {
+                        Event::Settled(turn, SettleResult::Queued)
+                    }
+                    settled => settled,
+                }
             }
+            Effect::Hold(turn) => Event::FlowOver(turn),
             other => panic!("{other:?} needs no answer"),
         };
         self.feed(event);
@@ -141,6 +149,14 @@ impl Play {
             OpenResult::Started { taken, .. } => self.opened.extend(tickets.iter().take(*taken)),
         }
         Event::Opened(turn, result)
+    }
+}
+
+const fn playing_at_random(choice: u8) -> Playing {
+    match choice % 5 {
+        0 | 1 => Playing::UntilDeadline,
+        2 => Playing::Longer,
+        _ => Playing::No,
     }
 }
 

@@ -31,7 +31,7 @@ fn decide(number: u64) -> Effect {
 }
 
 fn settle(number: u64, deferred: bool) -> Effect {
-    Effect::Settle { turn: Ticket::new(number), deferred }
+    Effect::Settle { turn: Ticket::new(number), deferred, held: false }
 }
 
 fn resolve(number: u64, told: bool) -> Effect {
@@ -57,7 +57,7 @@ fn kept(number: u64) -> Event {
 }
 
 fn decided(number: u64) -> Event {
-    Event::Decided(Ticket::new(number))
+    Event::Decided(Ticket::new(number), Playing::No)
 }
 
 fn settled(number: u64, result: SettleResult) -> Event {
@@ -339,3 +339,71 @@ fn a_successor_goes_on_with_what_stands_in_the_inbox() {
 
 #[path = "machine_random_tests.rs"]
 mod random;
+
+fn decided_playing(number: u64, playing: Playing) -> Event {
+    Event::Decided(Ticket::new(number), playing)
+}
+
+fn flow_over(number: u64) -> Event {
+    Event::FlowOver(Ticket::new(number))
+}
+
+/// WAIT-2, WAIT-3, RACE-10: a reply whose flow ends before the deadline is recorded, held, and then answers inline; the
+/// contact's next message waits until it has.
+#[test]
+fn a_reply_waits_for_the_flow_before_it() {
+    let mut machine = Machine::default();
+    let _ = machine.on(arrived(1));
+    let _ = machine.on(started(1));
+    assert_eq!(machine.on(decided_playing(1, Playing::UntilDeadline)), [settle(1, false)]);
+    assert_eq!(machine.on(settled(1, SettleResult::Inline)), [Effect::Hold(Ticket::new(1))]);
+    assert_eq!((machine.phase(), machine.is_idle()), (Phase::Holding, false));
+    assert_eq!(machine.on(arrived(2)), [store(2)]);
+    assert_eq!(machine.on(kept(2)), []);
+    assert_eq!(machine.on(flow_over(1)), [tell(1, Telling::Reply), open(&[2])]);
+    assert_eq!(machine.on(flow_over(1)), [], "once");
+}
+
+/// WAIT-2: the deadline cuts the wait off; the reply goes out all the same, and once.
+#[test]
+fn a_held_reply_goes_out_at_the_deadline() {
+    let mut machine = Machine::default();
+    let _ = machine.on(arrived(1));
+    let _ = machine.on(started(1));
+    let _ = machine.on(decided_playing(1, Playing::UntilDeadline));
+    let _ = machine.on(settled(1, SettleResult::Inline));
+    assert_eq!(machine.on(Event::DeadlinePassed(Ticket::new(1))), [tell(1, Telling::Reply)]);
+    assert_eq!(machine.on(flow_over(1)), []);
+    assert!(machine.is_idle());
+}
+
+/// WAIT-2, AC-CH-16: a flow that plays past the deadline silences the response; the reply stands in the outbox.
+#[test]
+fn a_flow_beyond_the_deadline_silences_the_response() {
+    let mut machine = Machine::default();
+    let _ = machine.on(arrived(1));
+    let _ = machine.on(started(1));
+    let held = Effect::Settle { turn: Ticket::new(1), deferred: false, held: true };
+    assert_eq!(machine.on(decided_playing(1, Playing::Longer)), [held]);
+    let queued = machine.on(settled(1, SettleResult::Queued));
+    assert_eq!(queued, [tell(1, Telling::Silent), Effect::ConfirmQueued(Ticket::new(1))]);
+}
+
+/// WAIT-5: a lost race is lost whatever plays, and a reply that is queued behind another is not held twice.
+#[test]
+fn a_flow_changes_nothing_for_a_reply_that_goes_through_the_outbox() {
+    for playing in [Playing::UntilDeadline, Playing::Longer] {
+        let mut machine = Machine::default();
+        let _ = machine.on(arrived(1));
+        let _ = machine.on(started(1));
+        let _ = machine.on(Event::DeadlinePassed(Ticket::new(1)));
+        assert_eq!(machine.on(decided_playing(1, playing)), [settle(1, true)]);
+        assert_eq!(machine.on(settled(1, SettleResult::Queued)), [Effect::ConfirmQueued(Ticket::new(1))]);
+    }
+    let mut machine = Machine::default();
+    let _ = machine.on(arrived(1));
+    let _ = machine.on(started(1));
+    let _ = machine.on(decided_playing(1, Playing::UntilDeadline));
+    let _ = machine.on(Event::DeadlinePassed(Ticket::new(1)));
+    assert_eq!(machine.on(settled(1, SettleResult::Inline)), [Effect::QueueReply(Ticket::new(1))]);
+}

@@ -9,6 +9,7 @@ use futures_util::future::BoxFuture;
 use crate::actors::answer::Told;
 use crate::actors::resolver::{Failure, Resolver};
 use crate::store::open::OpenTurn;
+use crate::tools::TurnTools;
 use crate::turn::{
     self, Answers, Draft, KeepReport, OpenReport, SettleReport, Snapshot, TurnContext, TurnRequest, Way,
 };
@@ -20,8 +21,15 @@ pub(in crate::actors) trait Steps: Send + Sync + 'static {
     fn keep(&self, request: Arc<TurnRequest>, limit: Option<Duration>) -> BoxFuture<'static, KeepReport>;
     /// The first flight.
     fn open(&self, request: Arc<TurnRequest>, limit: Option<Duration>) -> BoxFuture<'static, OpenReport>;
+    /// What the turn may do besides answering. Asked for once, before its reply is decided.
+    fn tools(&self, request: &TurnRequest, opened: &OpenTurn) -> Option<Arc<TurnTools>>;
     /// Opening, guards, model.
-    fn decide(&self, request: Arc<TurnRequest>, opened: Arc<OpenTurn>) -> BoxFuture<'static, Draft>;
+    fn decide(
+        &self,
+        request: Arc<TurnRequest>,
+        opened: Arc<OpenTurn>,
+        tools: Option<Arc<TurnTools>>,
+    ) -> BoxFuture<'static, Draft>;
     /// The second flight.
     fn settle(
         &self,
@@ -64,9 +72,18 @@ impl Steps for TurnSteps {
         Box::pin(async move { turn::open(&context, &request, limit).await })
     }
 
-    fn decide(&self, request: Arc<TurnRequest>, opened: Arc<OpenTurn>) -> BoxFuture<'static, Draft> {
+    fn tools(&self, request: &TurnRequest, opened: &OpenTurn) -> Option<Arc<TurnTools>> {
+        turn::tools_of(&self.context, request, opened)
+    }
+
+    fn decide(
+        &self,
+        request: Arc<TurnRequest>,
+        opened: Arc<OpenTurn>,
+        tools: Option<Arc<TurnTools>>,
+    ) -> BoxFuture<'static, Draft> {
         let context = Arc::clone(&self.context);
-        Box::pin(async move { turn::decide(&context, &request, &opened).await })
+        Box::pin(async move { turn::decide(&context, &request, &opened, tools).await })
     }
 
     fn settle(

@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 
 use super::delivery::{self, Ended};
 use super::token;
+use crate::actors::acting::Acting;
 use crate::manychat;
 use crate::store::outbox::{self, Claim, Claimant, Claimed, TokenClaim};
 use crate::store::{Database, Pulse, StoreError};
@@ -38,6 +39,8 @@ pub(in crate::actors) struct WorkerParts {
     pub(in crate::actors) claimant: Claimant,
     pub(in crate::actors) pulse: Pulse,
     pub(in crate::actors) manychat: manychat::Handle,
+    /// Performs what follows a delivered reply (WRK-7).
+    pub(in crate::actors) acting: Acting,
     /// `OUTBOX_RETRY_MINUTES`.
     pub(in crate::actors) retry_window: Duration,
     pub(in crate::actors) io: Handle,

@@ -5,6 +5,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::actor::WorkerParts;
+use crate::actors::acting::Path;
 use crate::domain::ContactText;
 use crate::manychat::{Class, ManyChatError};
 use crate::store::StoreError;
@@ -55,10 +56,12 @@ pub(super) async fn deliver(parts: &WorkerParts, claim: Claim) -> Ended {
         }
     }
     crash_points::passed(Point::FlowPlayed);
-    match record(|| outbox::delivered(&parts.database, &parts.claimant, &claim)).await {
-        Held::Yes => Ended::Delivered,
-        Held::Lost => Ended::Lost,
+    let delivered = until_written(|| outbox::delivered(&parts.database, &parts.claimant, &claim)).await;
+    let Some(opened) = delivered.flatten() else { return Ended::Lost };
+    for open in opened {
+        parts.acting.perform_later(open, Path::Deferred);
     }
+    Ended::Delivered
 }
 
 enum Sent {
@@ -86,17 +89,22 @@ async fn send(parts: &WorkerParts, claim: &Claim, text: &str, wait: Duration, se
     }
 }
 
-/// Writes what must not be forgotten, again and again while the database does not answer.
+/// Writes what must not be forgotten about a claim.
 pub(super) async fn record<F: Future<Output = Result<Held, StoreError>>>(write: impl Fn() -> F) -> Held {
+    until_written(write).await.unwrap_or(Held::Lost)
+}
+
+/// Writes again and again while the database does not answer; `None` when it never did.
+async fn until_written<T, F: Future<Output = Result<T, StoreError>>>(write: impl Fn() -> F) -> Option<T> {
     for _ in 0..RECORD_TRIES {
         match write().await {
-            Ok(held) => return held,
+            Ok(written) => return Some(written),
             Err(error) => tracing::warn!(err = %error, "delivery not recorded yet"),
         }
         tokio::time::sleep(RECORD_PAUSE).await;
     }
     tracing::error!("delivery not recorded; the reply may be sent twice");
-    Held::Lost
+    None
 }
 
 /// Another attempt, or none: by the kind of failure and the age of the reply (DEC-31).

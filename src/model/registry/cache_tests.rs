@@ -7,13 +7,14 @@ use serde_json::{Value, json};
 
 use super::test_support::{ALL_WIRES, Asked, FakeProvider, answer, replied, reply_object, request, text};
 use super::wire::Wire;
+use crate::config::Tenant;
 use crate::domain::{ContactText, Role};
 use crate::model::port::{MessageRole, ModelProvider, ModelRequest};
 use crate::model::prompt::{HistoryTurn, SystemPrompt};
 use crate::model::runner::{Runner, TurnInput};
 use crate::model::spent::Spent;
-use crate::model::test_support::{settings, tenant};
-use crate::tools::ToolDefinition;
+use crate::model::test_support::{settings, shop, tenant, tools_of};
+use crate::tools::{FlowMode, ToolDefinition};
 
 /// A model of each wire whose reply is asked for beside the tools, or through one.
 const fn model_of(wire: Wire) -> &'static str {
@@ -63,7 +64,7 @@ async fn good_provider(wire: Wire) -> FakeProvider {
 }
 
 /// A turn of one contact: words, history and state lines are its own.
-fn turn_of(contact: usize, number: usize, system: &SystemPrompt) -> TurnInput {
+fn turn_of(contact: usize, number: usize, tenant: &Arc<Tenant>) -> TurnInput {
     let history = (0..number).flat_map(|earlier| {
         let turn = |role, words: String| HistoryTurn { role, text: ContactText::new(words), actions: None };
         [
@@ -72,32 +73,35 @@ fn turn_of(contact: usize, number: usize, system: &SystemPrompt) -> TurnInput {
         ]
     });
     TurnInput {
-        tenant: Arc::new(tenant()),
-        system: system.clone(),
+        system: SystemPrompt::build(tenant),
+        tenant: Arc::clone(tenant),
         state_lines: vec![format!("INTENT: guest-{contact}")],
         texts: vec![ContactText::new(format!("words {number} of guest-{contact}"))],
         history: history.collect(),
-        tools: None,
+        tools: Some(tools_of(tenant, FlowMode::Staged)),
         spent: Spent::default(),
     }
 }
 
-/// PROMPT-4, PROMPT-5, 01/AC-6: many contacts and turns, and a reload of the same files in between: the same beginning,
-/// with nothing of a contact in it.
+/// PROMPT-4, PROMPT-5, 01/AC-6: many contacts and turns, and a reload of the same files in between, with tools and
+/// without: the same beginning, with nothing of a contact in it.
 #[tokio::test]
 async fn many_contacts_and_turns_share_the_beginning() {
-    for wire in ALL_WIRES {
+    for (wire, build) in
+        ALL_WIRES.into_iter().flat_map(|wire| [(wire, tenant as fn() -> Tenant), (wire, shop)])
+    {
         let fake = good_provider(wire).await;
         let settings = settings(wire.provider(), model_of(wire));
         let runner = Runner::new(Arc::new(fake.model(wire, model_of(wire))), &settings.agent, &settings);
         for contact in 0..6 {
-            let system = SystemPrompt::build(&tenant());
+            let tenant = Arc::new(build());
             for number in 0..3 {
-                assert_eq!(runner.run(turn_of(contact, number, &system)).await.error, None, "{wire:?}");
+                assert_eq!(runner.run(turn_of(contact, number, &tenant)).await.error, None, "{wire:?}");
             }
         }
         let shared = shared_beginning(wire, &fake, 18);
         assert!(shared.contains("Northside Pottery") && !shared.contains("guest-"), "{shared}");
+        assert_eq!(shared.contains("likes_glaze"), build().tools.is_some(), "{wire:?}");
     }
 }
 

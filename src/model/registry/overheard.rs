@@ -27,6 +27,9 @@ const PLACES: [&str; 11] = [
     "/choices/0/finish_reason",
 ];
 
+/// How answers end that the provider has nothing to say about.
+const ORDINARY_ENDS: [&str; 5] = ["end_turn", "tool_use", "stop", "tool_calls", "STOP"];
+
 /// Keeps the last words.
 pub(super) struct Overheard {
     key: String,
@@ -93,7 +96,8 @@ impl Overheard {
 }
 
 fn in_body(body: &Value) -> Option<String> {
-    PLACES.iter().find_map(|place| body.pointer(place)?.as_str().map(str::to_owned))
+    let said = PLACES.iter().find_map(|place| body.pointer(place)?.as_str())?;
+    (!ORDINARY_ENDS.contains(&said)).then(|| said.to_owned())
 }
 
 fn in_error(error: &webc::Error) -> Option<String> {
@@ -159,6 +163,7 @@ mod tests {
             (json!({ "stop_reason": "refusal", "content": [] }), Some("refusal")),
             (json!({ "choices": [{ "finish_reason": "stop", "message": { "refusal": "d" } }] }), Some("d")),
             (json!({ "promptFeedback": { "blockReason": "SAFETY" } }), Some("SAFETY")),
+            (json!({ "stop_reason": "end_turn" }), None),
             (json!({}), None),
         ];
         for (body, expected) in cases {

@@ -52,7 +52,9 @@ pub(super) fn all_required(mut schema: Value) -> Value {
         }
     }
     let all: Vec<Value> = properties.keys().map(|name| name.as_str().into()).collect();
-    schema["required"] = all.into();
+    if let Some(members) = schema.as_object_mut() {
+        members.insert("required".to_owned(), all.into());
+    }
     schema
 }
 
@@ -63,8 +65,10 @@ pub(super) fn requires(schema: &Value, name: &str) -> bool {
 }
 
 fn allow_null(property: &mut Value) {
-    if let Some(Value::String(only)) = property.get("type").cloned() {
-        property["type"] = serde_json::json!([only, "null"]);
+    if let Some(kind) = property.get_mut("type")
+        && kind.is_string()
+    {
+        *kind = Value::Array(vec![kind.take(), "null".into()]);
     }
     if let Some(values) = property.get_mut("enum").and_then(Value::as_array_mut)
         && !values.contains(&Value::Null)

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::{Runner, TurnInput, model_object};
 use crate::model::candidate::Candidate;
@@ -29,6 +30,7 @@ pub(super) struct Steps<'a> {
     original: Vec<ModelMessage>,
     /// What the model called so far, and what came of it.
     transcript: Vec<ModelMessage>,
+    begun: Instant,
 }
 
 /// What one step offers and whether it must end the turn.
@@ -41,14 +43,23 @@ struct Step {
 impl<'a> Steps<'a> {
     pub(super) fn new(runner: &'a Runner, input: &'a TurnInput) -> Self {
         input.spent.ask(runner.first.name(), false);
-        Self {
+        let mut steps = Self {
             runner,
             input,
             candidate: &runner.first,
             fallback: runner.fallback.as_ref(),
             original: prompt::messages(&input.history, &input.state_lines, &input.texts),
             transcript: Vec::new(),
-        }
+            begun: Instant::now(),
+        };
+        steps.begin();
+        steps
+    }
+
+    /// A model that was not there when something was done is told of it: the second one when the first is down, and any
+    /// in the second run of a turn (DEC-10, ARC-46).
+    fn begin(&mut self) {
+        self.transcript = self.note(NoteEnd::GoOn).into_iter().collect();
     }
 
     /// Runs the turn up to the model's object, which satisfies the schema it was given. What was used stands on the
@@ -59,7 +70,8 @@ impl<'a> Steps<'a> {
     pub(super) async fn object(mut self) -> Result<Value, ModelError> {
         for number in 1..=MOST_STEPS {
             let tools = self.offered(number);
-            let step = Step { is_reply_step: tools.is_empty() && number > 1, tools };
+            let has_acted = number > 1 || !self.transcript.is_empty();
+            let step = Step { is_reply_step: tools.is_empty() && has_acted, tools };
             match (self.call(&step).await?, &self.input.tools) {
                 (ModelOutput::Calls(calls), Some(tools)) if !step.tools.is_empty() => {
                     self.act(tools, calls).await;
@@ -93,17 +105,17 @@ impl<'a> Steps<'a> {
     async fn ask(&self, step: &Step) -> Result<ModelOutput, ModelError> {
         let spent = &self.input.spent;
         spent.ask(self.candidate.name(), !step.tools.is_empty());
-        let answer = self.candidate.step(self.request(step)).await?;
+        let answer = self.candidate.step(self.request(step), self.begun.elapsed()).await?;
         spent.add(answer.usage, self.candidate.cost(&answer.usage));
         Ok(answer.output)
     }
 
     /// Turns to the second model for the rest of the turn, once. It cannot read what the first one called, so it begins
-    /// again; what was done is done, and it is told so.
+    /// again; what was done is done.
     fn falls_back(&mut self) -> bool {
         let Some(fallback) = self.fallback.take() else { return false };
         self.candidate = fallback;
-        self.transcript = self.note(NoteEnd::GoOn).into_iter().collect();
+        self.begin();
         true
     }
 

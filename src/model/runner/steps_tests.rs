@@ -15,8 +15,10 @@ use crate::model::port::{ModelAnswer, ModelProvider, Usage};
 use crate::model::prompt::SystemPrompt;
 use crate::model::runner::TurnResult;
 use crate::model::spent::Spent;
-use crate::model::test_support::{ESCALATION, settings, shop, tools_of};
-use crate::tools::{Action, ActionNumber, Ending, Entry, FlowMode, Reach, ReadFailure, Status, TurnTools};
+use crate::model::test_support::{ESCALATION, offer_of, settings, shop, tools_of};
+use crate::tools::{
+    Action, ActionNumber, Ending, Entry, FlowMode, Offer, Reach, ReadFailure, Status, TurnTools,
+};
 
 type Outcome = Result<ModelAnswer, ModelError>;
 
@@ -69,8 +71,7 @@ impl Reach for Messenger {
         let open = Arc::clone(&self.open);
         async move {
             open.acquire().await.unwrap().forget();
-            let entry = json!({ "tool": "send_flow", "id": id, "status": Status::Performed });
-            vec![serde_json::from_value(entry).unwrap()]
+            vec![performed(&id)]
         }
         .boxed()
     }
@@ -78,6 +79,11 @@ impl Reach for Messenger {
     fn read(&self) -> BoxFuture<'static, Result<ContactInfo, ReadFailure>> {
         std::future::ready(Err(ReadFailure { class: "unreachable", timed_out: false })).boxed()
     }
+}
+
+fn performed(flow: &str) -> Entry {
+    let entry = json!({ "tool": "send_flow", "id": flow, "status": Status::Performed });
+    serde_json::from_value(entry).unwrap()
 }
 
 const USAGE: Usage = Usage { input: Some(1000), output: Some(100), cache_read: None, cache_write: None };
@@ -316,6 +322,43 @@ async fn the_fallback_replies_in_the_last_step() {
     assert_eq!(result.reply.text(), "Noted.");
     let (last, asked) = (first.asked().pop().unwrap(), fallback.asked());
     assert_eq!((&asked[0].messages, asked[0].tools.len()), (&last.messages, 0));
+}
+
+/// DEC-10, LOOP-4: one abort bound covers all steps; a step that hangs late still leaves half of the rest.
+#[tokio::test(start_paused = true)]
+async fn a_step_that_hangs_late_leaves_time_for_the_fallback() {
+    let abort = Duration::from_secs(30);
+    let first = Script::new([called(&[sends("leaflet")])]);
+    let fallback = Script::new([replied("Have a look.")]);
+    let messenger = Messenger::new(0);
+    let (input, _) = turn("hello", FlowMode::AtCall(Arc::<Messenger>::clone(&messenger) as Arc<dyn Reach>));
+    let playing = async {
+        tokio::time::sleep(Duration::from_secs(14)).await;
+        messenger.open.add_permits(1);
+    };
+    let runner = runner_of_two(&first, &fallback).within(abort);
+    let (result, ()) = tokio::join!(tokio::time::timeout(abort, runner.run(input)), playing);
+    let result = result.unwrap();
+    assert_eq!((result.reply.text().as_str(), result.latency.as_secs()), ("Have a look.", 22));
+    assert!(note_in(&fallback.asked()[0].messages[1]).starts_with("SENT: send_flow leaflet."));
+}
+
+/// ARC-46, DEC-10: the second run of a turn is told what the first has sent, and does not send it again.
+#[tokio::test]
+async fn a_second_run_is_told_what_was_sent() {
+    let provider = Script::new([called(&[sends("leaflet")]), replied("Have a look.")]);
+    let messenger = Messenger::new(9);
+    let (mut input, _) = turn("hello", FlowMode::Staged);
+    let tools = TurnTools::new(Offer {
+        earlier: vec![performed("leaflet")],
+        ..offer_of(&input.tenant, FlowMode::AtCall(Arc::<Messenger>::clone(&messenger) as Arc<dyn Reach>))
+    });
+    input.tools = Some(Arc::new(tools));
+    assert_eq!(runner(&provider).run(input).await.reply.text(), "Have a look.");
+    let asked = provider.asked();
+    assert!(note_in(&asked[0].messages[1]).starts_with("SENT: send_flow leaflet."));
+    assert_eq!(results_in(asked[1].messages.last().unwrap())[0].1, &json!({ "sent": true }));
+    assert!(messenger.sent.lock().unwrap().is_empty());
 }
 
 /// DEC-27: a turn whose flow is being sent holds no place; another turn is answered meanwhile.

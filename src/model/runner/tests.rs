@@ -410,7 +410,7 @@ async fn a_model_that_hangs_leaves_time_for_the_fallback() {
 }
 
 /// RUN-16: a wait that a provider asks for may last until the abort, but not while another model could answer.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn retries_have_less_time_while_another_model_stands_by() {
     let abort = Duration::from_secs(30);
     let first = Scripted::new(Err(ModelError::Unreachable));

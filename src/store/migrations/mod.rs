@@ -50,6 +50,7 @@ const MIGRATIONS: &[Migration] = &[
         name: "rs_0008_outbox_order",
         sql: include_str!("../../../migrations/rs_0008_outbox_order.sql"),
     },
+    Migration { name: "rs_0009_actions", sql: include_str!("../../../migrations/rs_0009_actions.sql") },
     Migration { name: "rs_0010_budget", sql: include_str!("../../../migrations/rs_0010_budget.sql") },
     Migration {
         name: "rs_0011_turn_checks",

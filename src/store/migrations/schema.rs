@@ -41,14 +41,16 @@ pub(super) const EXPECTED: &[(&str, &str)] = &[
     (
         "rs_owed",
         "turn_id conversation_id tenant_id process_id fence status binding second_run user_turn_ids payload actions \
-         charged tokens cost_usd queued rest received_at created_at said_at",
+         charged tokens cost_usd queued rest not_before received_at created_at said_at",
     ),
     (
         "rs_inbox",
         "id conversation_id process_id message_id text media_kind token_digest offering binding received_at \
          created_at",
     ),
-    ("rs_attempts", "turn_id action conversation_id process_id started_at finished_at outcome"),
+    ("rs_attempts", "turn_id action conversation_id process_id started_at finished_at outcome entry error"),
+    ("rs_actions", "turn_id conversation_id tenant_id process_id actions created_at"),
+    ("rs_summaries", "conversation_id upto_seq config known updated_at"),
     (
         "rs_handoffs",
         "id conversation_id turn_id reason opened_at opened_seq closed_at closed_by tag tag_state untag_state \

@@ -9,7 +9,7 @@ use super::*;
 use crate::store::embedded::testing::{TestDatabase, TestServer};
 use history::{SIDE_BRANCH, VERSIONS};
 
-const OURS: [&str; 10] = [
+const OURS: [&str; 11] = [
     "rs_0001_reference",
     "rs_0002_durability",
     "rs_0003_long_replies",
@@ -18,6 +18,7 @@ const OURS: [&str; 10] = [
     "rs_0006_inbox",
     "rs_0007_people_mended",
     "rs_0008_outbox_order",
+    "rs_0009_actions",
     "rs_0010_budget",
     "rs_0011_turn_checks",
 ];

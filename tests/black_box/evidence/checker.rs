@@ -27,6 +27,8 @@ pub struct Tables {
     pub users: Vec<UserRow>,
     /// Contact and turn of every row of `rs_handoffs`.
     pub handoffs: Vec<(String, Option<Uuid>)>,
+    /// Contact, id and status of every entry in `turns.actions`.
+    pub entries: Vec<(String, String, String)>,
 }
 
 /// What the run was like.
@@ -52,6 +54,8 @@ pub struct Report {
     /// The duplicates of ARC-43, in its order.
     pub inline_unconfirmed: usize,
     pub acceptance_unrecorded: usize,
+    /// Actions that ManyChat was asked for.
+    pub acts: usize,
     pub faults: Vec<Fault>,
 }
 
@@ -69,6 +73,10 @@ pub enum Kind {
     Disorder,
     /// A later message was not heard within the lease (ARC-42).
     Silenced,
+    /// An action was attempted twice (ARC-41).
+    Repeated,
+    /// The record says of an action what ManyChat has not seen, or nothing, or that it is still to come (ARC-41).
+    FalseRecord,
 }
 
 #[derive(Clone, Debug)]
@@ -96,7 +104,8 @@ impl fmt::Display for Report {
         write!(
             out,
             "sent {}, accepted {}, answered {}, handed off {} (corrected {}), duplicates: inline unconfirmed {}, \
-             acceptance unrecorded {}, forbidden {}; lost {}, half handoffs {}, both {}, out of order {}, silenced {}",
+             acceptance unrecorded {}, forbidden {}; lost {}, half handoffs {}, both {}, out of order {}, silenced {}; \
+             actions {}, repeated {}, false on record {}",
             self.sent,
             self.accepted,
             self.answered,
@@ -110,6 +119,9 @@ impl fmt::Display for Report {
             self.count(&Kind::Both),
             self.count(&Kind::Disorder),
             self.count(&Kind::Silenced),
+            self.acts,
+            self.count(&Kind::Repeated),
+            self.count(&Kind::FalseRecord),
         )?;
         self.faults.iter().try_for_each(|fault| write!(out, "\n  {:?}: {}", fault.kind, fault.what))
     }
@@ -165,6 +177,10 @@ struct Checker<'a> {
     delivered_handoffs: HashMap<u32, Vec<Told>>,
     /// Recorded handoffs by contact: of a known turn, of none.
     recorded: HashMap<u32, (usize, usize)>,
+    /// Attempts of actions by contact and id; whether one of them is known to have been done.
+    acts: BTreeMap<(u32, String), Vec<bool>>,
+    /// What the record says of them.
+    entries: BTreeMap<(u32, String), Vec<String>>,
     report: Report,
 }
 
@@ -176,6 +192,8 @@ impl<'a> Checker<'a> {
             struck: Vec::new(),
             delivered_handoffs: HashMap::new(),
             recorded: HashMap::new(),
+            acts: BTreeMap::new(),
+            entries: BTreeMap::new(),
             report: Report::default(),
         };
         for (place, entry) in entries.iter().enumerate() {
@@ -208,6 +226,9 @@ impl<'a> Checker<'a> {
                     self.reply(text, &told);
                 }
             }
+            What::Acted { contact, name, known, .. } => {
+                self.acts.entry((*contact, name.clone())).or_default().push(*known);
+            }
             What::Struck { life } => self.struck.push((life.clone(), entry.at)),
             What::NotAnswered { .. } | What::Thought { .. } | What::Written { .. } => {}
         }
@@ -222,6 +243,10 @@ impl<'a> Checker<'a> {
     fn add(&mut self, tables: &Tables) {
         for row in &tables.users {
             self.cases.entry(row.marker).or_default().row = Some(row.clone());
+        }
+        for (subscriber, id, status) in &tables.entries {
+            let Some(contact) = contact_of(subscriber) else { continue };
+            self.entries.entry((contact, id.clone())).or_default().push(status.clone());
         }
         for (subscriber, turn) in &tables.handoffs {
             let Some(contact) = contact_of(subscriber) else { continue };
@@ -267,8 +292,37 @@ impl<'a> Checker<'a> {
             self.judge_handoffs(contact, &of_contact);
             self.judge_order(&of_contact);
         }
+        self.judge_acts();
         self.report.faults.sort_by(|one, other| one.kind.cmp(&other.kind));
         self.report
+    }
+
+    /// No action twice, and the record true of each.
+    fn judge_acts(&mut self) {
+        let (acts, entries) = (std::mem::take(&mut self.acts), std::mem::take(&mut self.entries));
+        self.report.acts = acts.values().map(Vec::len).sum();
+        for ((contact, id), attempts) in &acts {
+            if attempts.len() > 1 {
+                self.fault(Kind::Repeated, format!("contact {contact}: {id}, {} times", attempts.len()));
+            }
+            let tried = |status: &String| matches!(status.as_str(), "performed" | "failed");
+            let on_record = entries.get(&(*contact, id.clone())).is_some_and(|all| all.iter().any(tried));
+            if !on_record {
+                self.fault(
+                    Kind::FalseRecord,
+                    format!("contact {contact}: {id} was attempted, not on record"),
+                );
+            }
+        }
+        for ((contact, id), statuses) in &entries {
+            let known = acts.get(&(*contact, id.clone())).is_some_and(|all| all.contains(&true));
+            if statuses.iter().any(|status| status == "performed") && !known {
+                self.fault(Kind::FalseRecord, format!("contact {contact}: {id} was not performed"));
+            }
+            if statuses.iter().any(|status| status == "staged") {
+                self.fault(Kind::FalseRecord, format!("contact {contact}: {id} is still staged"));
+            }
+        }
     }
 
     fn judge_message(&mut self, marker: Marker, case: &Case) {

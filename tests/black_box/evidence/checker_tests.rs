@@ -41,6 +41,7 @@ fn judged(story: Vec<What>, accepted: &[u32], handoffs: &[u32]) -> Report {
     let tables = Tables {
         users: accepted.iter().map(|number| row(*number)).collect(),
         handoffs: handoffs.iter().map(|number| (subscriber(1), Some(row(*number).id))).collect(),
+        entries: Vec::new(),
     };
     let facts = Facts {
         escalation: ESCALATION.to_owned(),
@@ -128,4 +129,34 @@ fn a_contact_who_is_not_heard_is_silenced() {
     late.resize(150, asked(8));
     late.push(answered(9, &["to q1x9"]));
     assert_eq!(kinds(&judged(late, &[9], &[])), [Kind::Silenced]);
+}
+
+fn judged_acts(acts: &[(&str, bool)], entries: &[(&str, &str)]) -> Vec<Kind> {
+    let at = Instant::now();
+    let entry = |(name, known): &(&str, bool)| {
+        let (life, name) = ("a1".to_owned(), (*name).to_owned());
+        Entry { at, what: What::Acted { life, contact: 1, name, known: *known } }
+    };
+    let story: Vec<Entry> = acts.iter().map(entry).collect();
+    let entry = |(id, status): &(&str, &str)| (subscriber(1), (*id).to_owned(), (*status).to_owned());
+    let tables = Tables { entries: entries.iter().map(entry).collect(), ..Tables::default() };
+    let facts = Facts {
+        escalation: ESCALATION.to_owned(),
+        lease: Duration::from_secs(1),
+        window: Duration::from_secs(3),
+        probes: BTreeSet::new(),
+    };
+    kinds(&check(&story, &tables, &facts))
+}
+
+/// ARC-41: an action twice, one that the record does not have or has falsely, one that is still to come.
+#[test]
+fn actions_are_judged_by_what_manychat_saw() {
+    assert_eq!(judged_acts(&[("f1", true), ("t1", false)], &[("f1", "performed"), ("t1", "failed")]), []);
+    assert_eq!(judged_acts(&[], &[("t1", "discarded"), ("t2", "failed")]), []);
+    assert_eq!(judged_acts(&[("f1", false), ("f1", true)], &[("f1", "performed")]), [Kind::Repeated]);
+    assert_eq!(judged_acts(&[("f1", true)], &[]), [Kind::FalseRecord]);
+    assert_eq!(judged_acts(&[("f1", true)], &[("f1", "discarded")]), [Kind::FalseRecord]);
+    assert_eq!(judged_acts(&[("f1", false)], &[("f1", "performed")]), [Kind::FalseRecord]);
+    assert_eq!(judged_acts(&[], &[("t1", "staged")]), [Kind::FalseRecord]);
 }

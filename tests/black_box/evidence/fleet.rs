@@ -12,7 +12,7 @@ use tokio_postgres::NoTls;
 
 use super::checker::{self, Facts, Report, Tables, UserRow};
 use super::journal::{Life, Marker, What};
-use super::outside::{Outside, REPLY_FLOW, TOKEN_PREFIX};
+use super::outside::{ACT_PREFIX, MOST_ACTS, Outside, REPLY_FLOW, TOKEN_PREFIX};
 use crate::app::{Folder, Setup, TestApp};
 
 /// Longest time to wait for something that must come.
@@ -194,6 +194,21 @@ impl Fleet {
         Self { outside, members, times, server, probes: BTreeSet::new(), escalation, url }
     }
 
+    /// Gives every process flows and tags, one of each for every message of a contact.
+    pub fn with_tools(&self) {
+        let entry = |kind: &str, name: &str, number: u32| {
+            let id = format!("{kind}{number}");
+            json!({ "id": id, name: format!("{ACT_PREFIX}{id}"), "description": "For one message." })
+        };
+        let tools = json!({
+            "flows": (1..=MOST_ACTS).map(|number| entry("f", "flowNs", number)).collect::<Vec<_>>(),
+            "tags": (1..=MOST_ACTS).map(|number| entry("t", "tag", number)).collect::<Vec<_>>(),
+        });
+        for member in &self.members {
+            std::fs::write(member.app.folder.path.join("config/tools.json"), tools.to_string()).unwrap();
+        }
+    }
+
     /// A message to a process, not waited for.
     pub fn ask(
         &self,
@@ -312,7 +327,16 @@ async fn read_tables(url: &str) -> Result<(Tables, bool), tokio_postgres::Error>
     let open = client
         .query_one(
             "select (select count(*) from outbox where kind = 'reply' and status in ('pending', 'delivering'))
-                  + (select count(*) from rs_owed) + (select count(*) from rs_inbox)",
+                  + (select count(*) from rs_owed) + (select count(*) from rs_inbox)
+                  + (select count(*) from rs_actions)",
+            &[],
+        )
+        .await?;
+    let entries = client
+        .query(
+            "select c.subscriber_id, e ->> 'id' as id, e ->> 'status' as status
+             from turns t join conversations c on c.id = t.conversation_id,
+                  jsonb_array_elements(case when jsonb_typeof(t.actions) = 'array' then t.actions else '[]' end) e",
             &[],
         )
         .await?;
@@ -323,6 +347,7 @@ async fn read_tables(url: &str) -> Result<(Tables, bool), tokio_postgres::Error>
     let tables = Tables {
         users: users.iter().filter_map(user_row).collect(),
         handoffs: handoffs.iter().map(|row| (row.get(0), row.get(1))).collect(),
+        entries: entries.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect(),
     };
     Ok((tables, open.get::<_, i64>(0) == 0))
 }

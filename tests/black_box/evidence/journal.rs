@@ -62,6 +62,9 @@ pub enum What {
     Written { life: Life, contact: u32 },
     /// ManyChat has played the flow with this text. `known`: it said so, and the caller was there to hear it.
     Played { life: Life, contact: u32, text: String, known: bool },
+    /// ManyChat was asked for an action of a turn: a flow `f3` or a tag `t3`, named after the message it answers. `known`: it
+    /// did it and said so.
+    Acted { life: Life, contact: u32, name: String, known: bool },
     /// The process was killed, stopped or lost its database: what it had not recorded may be repeated.
     Struck { life: Life },
 }

@@ -21,6 +21,10 @@ const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 /// What a token of ManyChat's API begins with; the process's life follows.
 pub const TOKEN_PREFIX: &str = "proof-token-of-";
 pub const REPLY_FLOW: &str = "content20300101000000_000001";
+/// What ManyChat's names of the turns' own flows and tags begin with; the id in `tools.json` follows.
+pub const ACT_PREFIX: &str = "act-";
+/// Messages with greater numbers are answered without actions.
+pub const MOST_ACTS: u32 = 40;
 
 /// What a stand-in does with one request.
 #[derive(Clone, Copy, Debug)]
@@ -195,8 +199,15 @@ impl Shared {
     /// `None` ends the connection.
     async fn think(&self, stream: &mut TcpStream, request: &wire::Message) -> Option<()> {
         let body = request.json();
-        let current = body["messages"].as_array().and_then(|all| all.last()).map(Value::to_string);
+        let messages = body["messages"].as_array().cloned().unwrap_or_default();
+        let current = messages.iter().rfind(|message| message["role"] == "user").map(Value::to_string);
         let markers = Marker::all(&current.unwrap_or_default());
+        let last_is_users = messages.last().is_some_and(|message| message["role"] == "user");
+        let offered = body["tools"].as_array().is_some_and(|tools| !tools.is_empty());
+        let acting = markers.last().filter(|marker| marker.number <= MOST_ACTS && offered && last_is_users);
+        if let Some(marker) = acting {
+            return wire::answer(stream, 200, &model_calls(*marker, &body["tools"])).await.ok();
+        }
         let names: Vec<String> = markers.iter().map(ToString::to_string).collect();
         let names = names.join(" ");
         let act = self.next(&self.model, &names);
@@ -221,6 +232,9 @@ impl Shared {
         // A contact token is no reply: it is taken without a word, whatever the replies meet.
         if body["field_name"] == "ai_token" {
             return wire::answer(stream, 200, r#"{"status":"success"}"#).await.ok();
+        }
+        if let Some(name) = act_name(&body) {
+            return self.act(stream, life, contact, name).await;
         }
         let is_flow = request.start.contains("/fb/sending/sendFlow");
         let what = if is_flow { format!("flow {contact}") } else { format!("field {contact}") };
@@ -250,6 +264,56 @@ impl Shared {
         }
         wire::answer(stream, 200, r#"{"status":"success"}"#).await.ok()
     }
+}
+
+impl Shared {
+    /// An action of a turn: each request counts as an attempt, whatever becomes of it.
+    async fn act(&self, stream: &mut TcpStream, life: String, contact: u32, name: String) -> Option<()> {
+        let act = self.next(&self.manychat, &format!("act {contact}"));
+        if let Act::Answer(time) = act {
+            tokio::time::sleep(time).await;
+        }
+        let known = matches!(act, Act::Answer(_) | Act::Hold);
+        self.journal.write(What::Acted { life, contact, name, known });
+        match act {
+            Act::Refuse(status) => {
+                return wire::answer(stream, status, r#"{"status":"error","message":"not now"}"#).await.ok();
+            }
+            Act::Hang => std::future::pending().await,
+            Act::Close | Act::Lose => return None,
+            Act::Hold => self.opened().await,
+            Act::Answer(_) => {}
+        }
+        wire::answer(stream, 200, r#"{"status":"success"}"#).await.ok()
+    }
+}
+
+/// The id of a turn's own flow or tag in a request.
+fn act_name(body: &Value) -> Option<String> {
+    let name = body["flow_ns"].as_str().or_else(|| body["tag_name"].as_str())?;
+    name.strip_prefix(ACT_PREFIX).map(str::to_owned)
+}
+
+/// The model's first step of a turn with tools: the flow and the tag of the message it answers, the flow only if it is
+/// still offered.
+fn model_calls(marker: Marker, tools: &Value) -> String {
+    let flow = format!("f{}", marker.number);
+    let is_offered = tools.to_string().contains(&format!("\"{flow}\""));
+    let call = |number: u32, name: &str, arguments: Value| {
+        json!({ "id": format!("call_{number}"), "type": "function",
+                "function": { "name": name, "arguments": arguments.to_string() } })
+    };
+    let mut calls = vec![call(1, "add_tag", json!({ "tag": format!("t{}", marker.number) }))];
+    if is_offered {
+        calls.push(call(2, "send_flow", json!({ "flow": flow })));
+    }
+    json!({
+        "id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "gpt-4.1-mini",
+        "choices": [{ "index": 0, "finish_reason": "tool_calls", "logprobs": null,
+                      "message": { "role": "assistant", "content": null, "tool_calls": calls, "refusal": null } }],
+        "usage": { "prompt_tokens": 900, "completion_tokens": 30, "total_tokens": 930 }
+    })
+    .to_string()
 }
 
 /// A model's answer in OpenAI's shape: it names what it answers.

@@ -1,0 +1,199 @@
+//! Actions behind a reply that is out: whose they are, taking over a dead process's, and their end on the record (ARC-41,
+//! ARC-46, LIM-1, LIM-4).
+
+use serde_json::Value;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use super::attempts::attempted;
+use super::{Database, StoreError};
+use crate::domain::{ConversationId, ProcessId, Redacted, SubscriberId, TenantId};
+
+/// Actions of the tenant whose process is dead.
+const ORPHANED: &str = "
+    select x.turn_id, x.conversation_id from rs_actions x
+    where x.tenant_id = $1
+      and not exists (select 1 from rs_processes p where p.id = x.process_id
+                      and p.beat_at > clock_timestamp() - make_interval(secs => $2))
+    order by x.created_at limit 100";
+
+/// Makes a dead process's actions this process's own; only one process can. With them comes what was attempted of them,
+/// and whether a later turn of the contact has settled.
+const TAKE_OVER: &str = concat!(
+    "with taken as (
+      update rs_actions x set process_id = $3
+      where x.turn_id = $1 and x.tenant_id = $2
+        and not exists (select 1 from rs_processes p where p.id = x.process_id
+                        and p.beat_at > clock_timestamp() - make_interval(secs => $4))
+      returning x.turn_id, x.conversation_id, x.actions)
+    select taken.turn_id, taken.conversation_id, c.subscriber_id, taken.actions,
+           exists (select 1 from turns later join turns own on own.id = taken.turn_id
+                   where later.conversation_id = taken.conversation_id and later.role = 'agent'
+                     and later.seq > own.seq) as outrun,
+           (select coalesce(jsonb_agg(jsonb_build_object('action', a.action, 'entry', ",
+    attempted!(),
+    ") order by a.action), '[]')
+            from rs_attempts a where a.turn_id = taken.turn_id and a.entry is not null) as attempted
+    from taken join conversations c on c.id = taken.conversation_id"
+);
+
+/// Puts the outcomes on the record: the n-th `staged` entry gives way to the n-th group, every other entry stays, and an
+/// entry without a group stays `staged` (REC-6). The row is locked before it is read, and only whoever holds the actions
+/// can do it, once (LIM-4).
+const RESOLVE: &str = "
+    with held as (
+      delete from rs_actions where turn_id = $1 and process_id = $2 returning turn_id),
+    own as (
+      select t.id, t.actions from turns t join held on held.turn_id = t.id for update of t),
+    entries as (
+      select e.value, e.place,
+             case when e.value ->> 'status' = 'staged'
+                  then count(*) filter (where e.value ->> 'status' = 'staged') over (order by e.place) end as nth
+      from own, jsonb_array_elements(case when jsonb_typeof(own.actions) = 'array' then own.actions else '[]' end)
+           with ordinality as e(value, place)),
+    resolved as (
+      select jsonb_agg(o.value order by entries.place, o.place) as actions
+      from entries, jsonb_array_elements(
+             case when entries.nth is not null and jsonb_typeof($3::jsonb -> (entries.nth - 1)::integer) = 'array'
+                  then $3::jsonb -> (entries.nth - 1)::integer else jsonb_build_array(entries.value) end)
+           with ordinality as o(value, place)),
+    written as (
+      update turns t set actions = resolved.actions from resolved
+      where t.id = $1 and resolved.actions is not null and exists (select 1 from own))
+    select exists (select 1 from held) as held";
+
+/// Actions that this process performs now. `Debug` shows none of them.
+#[derive(Debug)]
+pub struct OpenActions {
+    /// The agent's row.
+    pub turn: Uuid,
+    /// The contact's conversation.
+    pub conversation: ConversationId,
+    /// Whom they are for.
+    pub subscriber: SubscriberId,
+    /// The process that holds them.
+    pub process: ProcessId,
+    /// As the outbox payload has them (08 section 4).
+    pub actions: Redacted<Value>,
+    /// What a dead process has attempted of them: number of the request and entry of the record.
+    pub attempted: Vec<(i32, Value)>,
+    /// A later turn of the contact has settled since: what was never attempted is not any more (ARC-41).
+    pub outrun: bool,
+}
+
+/// Turns with open actions of dead processes, oldest first, at most 100.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn orphaned(
+    database: &Database,
+    tenant: &TenantId,
+    dead_secs: f64,
+) -> Result<Vec<(Uuid, ConversationId)>, StoreError> {
+    let lease = database.lease().await?;
+    let statement = lease.prepared(ORPHANED).await?;
+    let rows = lease.client()?.query(&statement, &[&tenant.as_str(), &dead_secs]).await?;
+    lease.give_back();
+    rows.iter()
+        .map(|row| {
+            let conversation: Uuid = row.try_get("conversation_id")?;
+            Ok((row.try_get("turn_id")?, ConversationId::from(conversation)))
+        })
+        .collect()
+}
+
+/// Takes the actions of a dead process over; `None` when they are no dead process's any more.
+///
+/// # Errors
+/// When they may have been taken over all the same: they wait until this process is gone too.
+pub async fn take_over(
+    database: &Database,
+    turn: Uuid,
+    tenant: &TenantId,
+    process: ProcessId,
+    dead_secs: f64,
+) -> Result<Option<OpenActions>, StoreError> {
+    let lease = database.lease().await?;
+    let statement = lease.prepared(TAKE_OVER).await?;
+    let row = lease
+        .client()?
+        .query_opt(&statement, &[&turn, &tenant.as_str(), process.as_uuid(), &dead_secs])
+        .await?;
+    lease.give_back();
+    row.map(|row| {
+        let open = of_row(&row, process)?;
+        Ok(OpenActions { attempted: attempted_of(&row)?, outrun: row.try_get("outrun")?, ..open })
+    })
+    .transpose()
+}
+
+fn of_row(row: &Row, process: ProcessId) -> Result<OpenActions, StoreError> {
+    let conversation: Uuid = row.try_get("conversation_id")?;
+    Ok(OpenActions {
+        turn: row.try_get("turn_id")?,
+        conversation: ConversationId::from(conversation),
+        subscriber: SubscriberId::stored(row.try_get("subscriber_id")?),
+        process,
+        actions: Redacted::new(row.try_get("actions")?),
+        attempted: Vec::new(),
+        outrun: false,
+    })
+}
+
+fn attempted_of(row: &Row) -> Result<Vec<(i32, Value)>, StoreError> {
+    let found: Value = row.try_get("attempted")?;
+    let attempts = found.as_array().into_iter().flatten();
+    Ok(attempts
+        .filter_map(|one| {
+            let action = i32::try_from(one.get("action")?.as_i64()?).ok()?;
+            Some((action, one.get("entry")?.clone()))
+        })
+        .collect())
+}
+
+/// The actions that a statement has just opened, from its column `opened`: an array of objects.
+pub(super) fn opened_of(row: &Row, process: ProcessId) -> Result<Vec<OpenActions>, StoreError> {
+    let found: Option<Value> = row.try_get("opened")?;
+    let Some(Value::Array(rows)) = found else { return Ok(Vec::new()) };
+    rows.into_iter()
+        .map(|mut one| {
+            let id =
+                |name: &str| one.get(name).and_then(Value::as_str).and_then(|id| id.parse::<Uuid>().ok());
+            let unexpected = StoreError::Unexpected { what: "rs_actions" };
+            let (Some(turn), Some(conversation)) = (id("turn"), id("conversation")) else {
+                return Err(unexpected);
+            };
+            let subscriber = one.get("subscriber").and_then(Value::as_str).map(SubscriberId::stored);
+            Ok(OpenActions {
+                turn,
+                conversation: ConversationId::from(conversation),
+                subscriber: subscriber.ok_or(unexpected)?,
+                process,
+                actions: Redacted::new(one.get_mut("actions").map(Value::take).unwrap_or_default()),
+                attempted: Vec::new(),
+                outrun: false,
+            })
+        })
+        .collect()
+}
+
+/// Ends the actions: `groups` has one list of entries for each, in order. False when they are somebody else's now.
+///
+/// # Errors
+/// When the write may not have arrived: try again.
+pub async fn resolve(
+    database: &Database,
+    turn: Uuid,
+    process: ProcessId,
+    groups: &Value,
+) -> Result<bool, StoreError> {
+    let lease = database.lease().await?;
+    let statement = lease.prepared(RESOLVE).await?;
+    let row = lease.client()?.query_one(&statement, &[&turn, process.as_uuid(), groups]).await?;
+    lease.give_back();
+    Ok(row.try_get("held")?)
+}
+
+#[cfg(test)]
+#[path = "actions_tests.rs"]
+mod tests;

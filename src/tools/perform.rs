@@ -1,0 +1,458 @@
+//! Carries actions out: one attempt each, written down before its request and after it, the action first and what hangs on
+//! it while each is accepted (08 sections 6, 9 and 10, ARC-41, ARC-46a).
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Shared};
+use serde_json::Value;
+use tracing::Instrument;
+use uuid::Uuid;
+
+use super::action::{Action, FlowOrigin};
+use super::limits::READ_LIMIT;
+use super::reach::{ActionNumber, Reach, ReadFailure};
+use super::record::{Entry, OUTCOME_UNKNOWN, Status};
+use crate::domain::{ContactText, ConversationId, ProcessId, Stage, SubscriberId, TurnId};
+use crate::manychat::{self, ContactInfo, Gate, LostBy, ManyChatError, Priority};
+use crate::store::actions::OpenActions;
+use crate::store::attempts::{self, Attempt, Begun, Finish, Under};
+use crate::store::{Database, StoreError};
+use crate::telemetry::crash_points::{self, Point};
+use crate::telemetry::scrub_text;
+
+/// How long writing an attempt down may take, before its request and after it.
+const WRITE_LIMIT: Duration = Duration::from_secs(5);
+/// Most requests of one action: itself and what hangs on it (PERF-3). An attempt's number is that of its action times this.
+const PER_ACTION: i32 = 8;
+/// Numbers of a second run begin here: it may take other actions on than the first, whose attempts stay (ARC-46).
+const SECOND_RUN: i32 = 4096;
+/// Longest recorded error, in UTF-16 units (PERF-10).
+const LONGEST_ERROR: usize = 200;
+/// What stands for a note and for the contact's id in an error.
+const HIDDEN: &str = "[removed]";
+
+/// Performs actions; cheap to clone.
+#[derive(Clone)]
+pub struct Performer {
+    /// Where attempts are written down.
+    pub database: Database,
+    /// How they are made.
+    pub manychat: manychat::Handle,
+}
+
+/// The turn whose actions go out while its model runs.
+#[derive(Clone, Debug)]
+pub struct TurnPlace {
+    /// The turn.
+    pub turn: TurnId,
+    /// Its conversation.
+    pub conversation: ConversationId,
+    /// Its contact.
+    pub subscriber: SubscriberId,
+    /// The process that runs it.
+    pub process: ProcessId,
+    /// True when a dead process had begun it.
+    pub second_run: bool,
+}
+
+/// Why performing has stopped before the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stopped {
+    /// The actions are somebody else's now: leave them.
+    Superseded,
+    /// Nothing may be asked of ManyChat, or of the database, at the moment: go on in a while.
+    NotNow,
+}
+
+/// Where and for whom an attempt is made.
+#[derive(Clone)]
+struct Place {
+    turn: Uuid,
+    conversation: ConversationId,
+    subscriber: SubscriberId,
+    process: ProcessId,
+    under: Under,
+}
+
+/// What one attempt came to.
+enum Tried {
+    Entry(Entry),
+    /// Another turn has the opening: nothing is sent or recorded (FN-OPEN-9).
+    Nothing,
+    Stopped(Stopped, Entry),
+}
+
+impl Performer {
+    /// What a turn reaches outside while its model runs.
+    #[must_use]
+    pub fn reach(&self, turn: TurnPlace) -> Arc<dyn Reach> {
+        let place = Place {
+            turn: *turn.turn.as_uuid(),
+            conversation: turn.conversation,
+            subscriber: turn.subscriber,
+            process: turn.process,
+            under: Under::Turn,
+        };
+        let first = if turn.second_run { SECOND_RUN } else { 0 };
+        Arc::new(ContactReach { performer: self.clone(), place, first, sends: Mutex::default() })
+    }
+
+    /// Performs the actions behind a reply in order, one attempt each, a failure stopping nothing but what hangs on it
+    /// (PERF-2, PERF-3). What a dead process has attempted keeps its outcome (ARC-41). `groups` are the outcomes so far, one
+    /// list for each action; it is complete when this returns.
+    ///
+    /// # Errors
+    /// Why it stopped; call again with the same groups after [`Stopped::NotNow`].
+    pub async fn perform(&self, open: &OpenActions, groups: &mut Vec<Vec<Entry>>) -> Result<(), Stopped> {
+        let place = Place {
+            turn: open.turn,
+            conversation: open.conversation,
+            subscriber: open.subscriber.clone(),
+            process: open.process,
+            under: Under::Actions,
+        };
+        let actions = open.actions.expose().as_array().map_or(&[][..], Vec::as_slice);
+        for (index, value) in actions.iter().enumerate().skip(groups.len()) {
+            let number = i32::try_from(index).unwrap_or(i32::MAX / PER_ACTION);
+            let group = match serde_json::from_value::<Action>(value.clone()) {
+                Ok(action) => self.staged(&place, open, number, &action).await?,
+                Err(_) => vec![unreadable(value)],
+            };
+            groups.push(group);
+        }
+        Ok(())
+    }
+
+    async fn staged(
+        &self,
+        place: &Place,
+        open: &OpenActions,
+        number: i32,
+        action: &Action,
+    ) -> Result<Vec<Entry>, Stopped> {
+        let of_this = open.attempted.iter().filter(|(attempt, _)| attempt / PER_ACTION == number);
+        let mut entries: Vec<Entry> =
+            of_this.filter_map(|(_, entry)| serde_json::from_value(entry.clone()).ok()).collect();
+        let chain = std::iter::successors(Some(action), |action| action.follow_on());
+        for (depth, action) in (0..PER_ACTION).zip(chain) {
+            if entries.len() > usize::try_from(depth).unwrap_or(0) {
+                continue;
+            }
+            if entries.last().is_some_and(|last| last.status != Status::Performed) {
+                break;
+            }
+            if open.outrun {
+                entries.push(failed(action, "process ended first"));
+                break;
+            }
+            match self.once(place, number * PER_ACTION + depth, action, Priority::Background).await {
+                Tried::Entry(entry) => entries.push(entry),
+                Tried::Nothing => break,
+                Tried::Stopped(why, _) => return Err(why),
+            }
+        }
+        Ok(entries)
+    }
+
+    /// The action and what hangs on it, while the turn's model runs (FLOW-2).
+    async fn send(&self, place: &Place, first: i32, action: &Action) -> Vec<Entry> {
+        let mut entries = Vec::new();
+        let chain = std::iter::successors(Some(action), |action| action.follow_on());
+        for (depth, action) in (0..PER_ACTION).zip(chain) {
+            match self.once(place, first + depth, action, Priority::InRequest).await {
+                Tried::Entry(entry) => entries.push(entry),
+                Tried::Stopped(_, entry) => {
+                    report(place, &entry);
+                    entries.push(entry);
+                }
+                Tried::Nothing => break,
+            }
+            if entries.last().is_none_or(|last| last.status != Status::Performed) {
+                break;
+            }
+        }
+        entries
+    }
+
+    /// One attempt of one action.
+    async fn once(&self, place: &Place, number: i32, action: &Action, priority: Priority) -> Tried {
+        let attempt = Attempt {
+            turn: place.turn,
+            action: number,
+            conversation: place.conversation,
+            process: place.process,
+            entry: attempted_form(action),
+            claims_opening: is_opening(action),
+        };
+        let (begun, result) = match request_of(action) {
+            Some(request) => {
+                let told = Arc::new(Mutex::new(None));
+                let gate =
+                    Gate::new(begin(self.database.clone(), attempt.clone(), place.under, Arc::clone(&told)));
+                let result = self.manychat.perform_through(&place.subscriber, request, priority, gate).await;
+                let begun = told.lock().unwrap_or_else(PoisonError::into_inner).take();
+                (begun, result.map_err(|error| failure_of(&error, action, &place.subscriber)))
+            }
+            None => self.write_here(&attempt, place.under, action).await,
+        };
+        if result.is_ok() && matches!(action, Action::SendFlow { .. }) && place.under == Under::Turn {
+            crash_points::passed(Point::FlowAccepted);
+        }
+        match begun {
+            Some(Ok(Begun::Yes)) => self.finished(place, &attempt, action, result).await,
+            Some(Ok(Begun::Before)) => {
+                Tried::Entry(failed(action, "outcome unknown: it was attempted before"))
+            }
+            Some(Ok(Begun::OpeningTaken)) => Tried::Nothing,
+            Some(Ok(Begun::Superseded)) => {
+                Tried::Stopped(Stopped::Superseded, failed(action, "not attempted: the turn was superseded"))
+            }
+            Some(Err(error)) => {
+                let entry = failed(action, "not attempted: the database did not answer");
+                tracing::warn!(conversation = %place.conversation, err = %error, "attempt of an action not recorded");
+                Tried::Stopped(Stopped::NotNow, entry)
+            }
+            // Its turn at ManyChat never came.
+            None => {
+                let error = result.err().map_or_else(|| "not attempted".to_owned(), |failure| failure.text);
+                let entry = failed(action, &error);
+                Tried::Stopped(Stopped::NotNow, entry)
+            }
+        }
+    }
+
+    /// Writes the outcome down and says what went wrong.
+    async fn finished(
+        &self,
+        place: &Place,
+        attempt: &Attempt,
+        action: &Action,
+        result: Result<(), Failure>,
+    ) -> Tried {
+        let error = result.err().map(|failure| failure.text);
+        let finish = Finish {
+            error: error.as_deref(),
+            link_sent: sets_link_sent(action),
+            offering: offering_of(action),
+        };
+        let writing = attempts::finish(&self.database, attempt, &finish);
+        let written = tokio::time::timeout(WRITE_LIMIT, writing).await.unwrap_or(Err(StoreError::InDoubt));
+        if let Err(error) = written {
+            tracing::warn!(conversation = %place.conversation, err = %error, "attempt of an action not finished");
+        }
+        let entry = match &error {
+            Some(text) => failed(action, text),
+            None => action.entry(Status::Performed, None),
+        };
+        report(place, &entry);
+        Tried::Entry(entry)
+    }
+
+    /// An action that is a row of ours and no request (NTOOL-4).
+    async fn write_here(
+        &self,
+        attempt: &Attempt,
+        under: Under,
+        action: &Action,
+    ) -> (Option<Result<Begun, StoreError>>, Result<(), Failure>) {
+        let begun = attempts::begin(&self.database, attempt, under).await;
+        let (Ok(Begun::Yes), Action::ScheduleNudge { minutes, .. }) = (&begun, action) else {
+            return (Some(begun), Ok(()));
+        };
+        let written = attempts::schedule_nudge(&self.database, attempt.conversation, *minutes).await;
+        let result = written.map_err(|error| Failure { text: cut(&error.to_string()) });
+        (Some(begun), result)
+    }
+}
+
+/// What became of writing an attempt down, for whoever asked for the request behind it.
+type BegunCell = Arc<Mutex<Option<Result<Begun, StoreError>>>>;
+
+/// Writes the attempt down when its turn at ManyChat has come. In doubt the request is not made.
+async fn begin(database: Database, attempt: Attempt, under: Under, told: BegunCell) -> bool {
+    let writing = attempts::begin(&database, &attempt, under);
+    let begun = tokio::time::timeout(WRITE_LIMIT, writing).await.unwrap_or(Err(StoreError::InDoubt));
+    let goes_on = matches!(begun, Ok(Begun::Yes));
+    *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(begun);
+    crash_points::passed_if(goes_on, Point::AttemptWritten);
+    goes_on
+}
+
+/// What ManyChat is asked for; `None` for what is written here (PERF-1).
+fn request_of(action: &Action) -> Option<manychat::Action> {
+    Some(match action {
+        Action::SendFlow { flow_ns, .. } | Action::SendEvent { flow_ns, .. } => {
+            manychat::Action::SendFlow { flow_ns: flow_ns.clone() }
+        }
+        Action::AddTag { tag, .. } => manychat::Action::AddTag { tag: tag.clone() },
+        Action::RemoveTag { tag, .. } => manychat::Action::RemoveTag { tag: tag.clone() },
+        Action::SetField { field, value, .. } => {
+            manychat::Action::SetField { field: field.clone(), value: ContactText::new(value.clone()) }
+        }
+        Action::WriteNote { field, text, .. } => {
+            manychat::Action::SetField { field: field.clone(), value: text.clone() }
+        }
+        Action::ScheduleNudge { .. } => return None,
+    })
+}
+
+const fn is_opening(action: &Action) -> bool {
+    matches!(action, Action::SendFlow { origin: Some(FlowOrigin::Opening), .. })
+}
+
+/// Only the service can produce that value (PERF-8).
+fn sets_link_sent(action: &Action) -> bool {
+    matches!(action, Action::SetField { value, .. } if value == Stage::LinkSent.as_str())
+}
+
+fn offering_of(action: &Action) -> Option<&str> {
+    match action {
+        Action::SetField { value, offering: true, .. } => Some(value),
+        _ => None,
+    }
+}
+
+/// Why an attempt failed, cleaned.
+struct Failure {
+    text: String,
+}
+
+/// An error as the record and the log may hold it: without the note, without the contact's id, without shapes of personal
+/// data, at most 200 characters. One after which ManyChat may have acted says so (PERF-10, ARC-41).
+fn failure_of(error: &ManyChatError, action: &Action, contact: &SubscriberId) -> Failure {
+    let mut text = error.to_string();
+    if let Action::WriteNote { text: note, .. } = action {
+        text = without(&text, note.expose());
+    }
+    text = without(&text, contact.expose());
+    let text = scrub_text(&text);
+    Failure {
+        text: if error.may_have_acted() { cut(&format!("{OUTCOME_UNKNOWN}: {text}")) } else { cut(&text) },
+    }
+}
+
+fn without(text: &str, part: &str) -> String {
+    if part.is_empty() { text.to_owned() } else { text.replace(part, HIDDEN) }
+}
+
+/// At most 200 UTF-16 units, never half a character.
+fn cut(text: &str) -> String {
+    let mut left = LONGEST_ERROR;
+    text.chars()
+        .take_while(|letter| {
+            let fits = letter.len_utf16() <= left;
+            left = left.saturating_sub(letter.len_utf16());
+            fits
+        })
+        .collect()
+}
+
+fn failed(action: &Action, error: &str) -> Entry {
+    action.entry(Status::Failed, Some(cut(error)))
+}
+
+/// What an attempt keeps of an action: its entry without a status.
+fn attempted_form(action: &Action) -> Value {
+    let mut form = serde_json::to_value(action.entry(Status::Staged, None)).unwrap_or_default();
+    if let Some(entry) = form.as_object_mut() {
+        entry.remove("status");
+    }
+    form
+}
+
+/// An action of an outbox row that this version cannot read.
+fn unreadable(value: &Value) -> Entry {
+    let word = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or("unknown").to_owned();
+    Entry {
+        tool: word("tool"),
+        id: word("id"),
+        value: None,
+        length: None,
+        status: Status::Failed,
+        error: Some("this version cannot read the action".to_owned()),
+        origin: None,
+        contact_asked: false,
+    }
+}
+
+/// The lines about an attempt (08 section 14).
+fn report(place: &Place, entry: &Entry) {
+    let (conversation, id) = (place.conversation, entry.id.as_str());
+    let opening = entry.origin == Some(FlowOrigin::Opening);
+    match &entry.error {
+        None if opening => tracing::info!(%conversation, flow = id, sent = true, "opening flow sent"),
+        None => {}
+        Some(error) if opening => {
+            tracing::error!(%conversation, flow = id, err = error.as_str(), "opening flow not sent");
+        }
+        Some(error) => {
+            tracing::warn!(%conversation, tool = entry.tool.as_str(), id, error = error.as_str(), "action failed");
+        }
+    }
+}
+
+type Sent = Shared<BoxFuture<'static, Vec<Entry>>>;
+
+/// The contact of one turn.
+struct ContactReach {
+    performer: Performer,
+    place: Place,
+    first: i32,
+    sends: Mutex<Sends>,
+}
+
+#[derive(Default)]
+struct Sends {
+    by_number: HashMap<ActionNumber, Sent>,
+    /// The next one waits for it: they reach ManyChat in the order in which they were taken on (LIM-6).
+    last: Option<Sent>,
+}
+
+impl Reach for ContactReach {
+    fn send(&self, number: ActionNumber, action: Action) -> BoxFuture<'static, Vec<Entry>> {
+        let mut sends = self.sends.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = sends.by_number.get(&number) {
+            return known.clone().boxed();
+        }
+        let (performer, place, before) = (self.performer.clone(), self.place.clone(), sends.last.clone());
+        let first = self.first + i32::from(number.0) * PER_ACTION;
+        let lost = vec![failed(&action, "outcome unknown: the part that sends it failed")];
+        // A task of its own: a lost race or an abort does not end it (FLOW-5).
+        let work = async move {
+            if let Some(before) = before {
+                before.await;
+            }
+            performer.send(&place, first, &action).await
+        };
+        let task = tokio::spawn(work.in_current_span());
+        let sent = async move { task.await.unwrap_or(lost) }.boxed().shared();
+        sends.by_number.insert(number, sent.clone());
+        sends.last = Some(sent.clone());
+        sent.boxed()
+    }
+
+    fn read(&self) -> BoxFuture<'static, Result<ContactInfo, ReadFailure>> {
+        let (manychat, subscriber) = (self.performer.manychat.clone(), self.place.subscriber.clone());
+        async move {
+            let read = manychat.read_contact(&subscriber, READ_LIMIT).await;
+            read.map_err(|error| read_failure(&error))
+        }
+        .boxed()
+    }
+}
+
+fn read_failure(error: &ManyChatError) -> ReadFailure {
+    let lost = match error {
+        ManyChatError::Connection { reason, .. } => Some(*reason),
+        _ => None,
+    };
+    let timed_out = matches!(lost, Some(LostBy::Timeout | LostBy::Aborted));
+    ReadFailure { class: error.name(), timed_out }
+}
+
+#[cfg(test)]
+#[path = "perform_tests.rs"]
+mod tests;

@@ -1,0 +1,324 @@
+//! Attempts against a database and a ManyChat that answers as it is told.
+
+use std::future::poll_fn;
+
+use serde_json::json;
+use tokio::runtime::Handle;
+use tokio_postgres::Client;
+
+use super::*;
+use crate::domain::Redacted;
+use crate::manychat::{Answer, Letter, Said, Unstarted};
+use crate::store::PoolLimits;
+use crate::store::embedded::testing::{TestDatabase, TestServer};
+
+type Script = Box<dyn Fn(&manychat::Action) -> Result<(), ManyChatError> + Send>;
+
+/// A contact with a running turn, and open actions behind the agent's row of the same id.
+struct Bench {
+    performer: Performer,
+    client: Client,
+    turn: TurnId,
+    process: ProcessId,
+    /// What reached ManyChat.
+    made: Arc<Mutex<Vec<String>>>,
+    _server: TestDatabase,
+}
+
+const CONTACT: &str = "70010001";
+
+impl Bench {
+    async fn new(script: Script) -> Self {
+        let server = TestServer::database().unwrap();
+        let client = server.connect().await.unwrap();
+        let database =
+            Database::new(server.config().clone().into(), Handle::current(), PoolLimits::default()).unwrap();
+        let (turn, process) = (TurnId::fresh(), ProcessId::fresh());
+        let sql = format!(
+            "insert into conversations (id, tenant_id, subscriber_id, channel)
+               values ('{turn}', 't', '{CONTACT}', 'whatsapp');
+             insert into rs_owed (turn_id, conversation_id, tenant_id, process_id, status, binding, user_turn_ids,
+                                  received_at)
+               values ('{turn}', '{turn}', 't', '{process}', 'running', 'bound', '{{}}', now());
+             insert into rs_actions (turn_id, conversation_id, tenant_id, process_id, actions)
+               values ('{turn}', '{turn}', 't', '{process}', '[]')"
+        );
+        client.batch_execute(&sql).await.unwrap();
+        let made = Arc::new(Mutex::new(Vec::new()));
+        let manychat = answering(script, Arc::clone(&made));
+        Self { performer: Performer { database, manychat }, client, turn, process, made, _server: server }
+    }
+
+    fn reach(&self, second_run: bool) -> Arc<dyn Reach> {
+        self.performer.reach(TurnPlace {
+            turn: self.turn,
+            conversation: ConversationId::from(*self.turn.as_uuid()),
+            subscriber: SubscriberId::stored(CONTACT),
+            process: self.process,
+            second_run,
+        })
+    }
+
+    fn open(&self, actions: Value) -> OpenActions {
+        OpenActions {
+            turn: *self.turn.as_uuid(),
+            conversation: ConversationId::from(*self.turn.as_uuid()),
+            subscriber: SubscriberId::stored(CONTACT),
+            process: self.process,
+            actions: Redacted::new(actions),
+            attempted: Vec::new(),
+            outrun: false,
+        }
+    }
+
+    async fn perform(&self, open: &OpenActions) -> Vec<Vec<(String, Status)>> {
+        let mut groups = Vec::new();
+        self.performer.perform(open, &mut groups).await.unwrap();
+        groups.iter().map(|group| group.iter().map(short).collect()).collect()
+    }
+
+    fn made(&self) -> Vec<String> {
+        self.made.lock().unwrap().clone()
+    }
+}
+
+fn short(entry: &Entry) -> (String, Status) {
+    (entry.id.clone(), entry.status)
+}
+
+fn named(action: &manychat::Action) -> String {
+    match action {
+        manychat::Action::SendFlow { flow_ns } => flow_ns.clone(),
+        manychat::Action::AddTag { tag } | manychat::Action::RemoveTag { tag } => tag.clone(),
+        manychat::Action::SetField { field, value } => format!("{field}={}", value.expose()),
+        other => panic!("{other:?} is no action of a turn"),
+    }
+}
+
+fn answering(script: Script, made: Arc<Mutex<Vec<String>>>) -> manychat::Handle {
+    let (handle, mut orders) = manychat::channel();
+    tokio::spawn(async move {
+        while let Some(letter) = poll_fn(|context| orders.poll_next(context)).await {
+            let Letter::Place(order) = letter else { continue };
+            order.slot.started();
+            if let Some(gate) = order.gate
+                && !gate.opens().await
+            {
+                order.slot.answer(Err(ManyChatError::NotStarted { reason: Unstarted::NotWanted }));
+                continue;
+            }
+            made.lock().unwrap().push(named(&order.request.action));
+            order.slot.answer(script(&order.request.action).map(|()| Answer::Accepted));
+        }
+    });
+    handle
+}
+
+fn accepts() -> Script {
+    Box::new(|_| Ok(()))
+}
+
+fn refusal(status: u16) -> ManyChatError {
+    ManyChatError::Api {
+        endpoint: manychat::Endpoint::SendFlow,
+        status,
+        code: None,
+        said: Said::default(),
+        retry_after: None,
+    }
+}
+
+fn refuses(name: &'static str, status: u16) -> Script {
+    Box::new(move |action| if named(action) == name { Err(refusal(status)) } else { Ok(()) })
+}
+
+fn payment_link() -> Action {
+    serde_json::from_value(json!({
+        "tool": "send_flow", "id": "pay", "flowNs": "flow-pay", "contactAsked": true,
+        "followOn": { "tool": "set_field", "id": "stage", "field": "f_stage", "value": "link_sent",
+                      "followOn": { "tool": "send_event", "id": "event", "flowNs": "flow-event" } },
+    }))
+    .unwrap()
+}
+
+fn flow(id: &str) -> Action {
+    serde_json::from_value(json!({ "tool": "send_flow", "id": id, "flowNs": format!("flow-{id}") })).unwrap()
+}
+
+/// PERF-2, PERF-3, FLOW-2: the chain goes on while each is accepted, and every request was written down first.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flow_and_what_hangs_on_it_go_out_in_order() {
+    let bench = Bench::new(accepts()).await;
+    let group = bench.reach(false).send(ActionNumber(2), payment_link()).await;
+    let ended: Vec<_> = group.iter().map(short).collect();
+    assert_eq!(ended, ["pay", "stage", "event"].map(|id| (id.to_owned(), Status::Performed)));
+    assert!(group[0].contact_asked);
+    assert_eq!(bench.made(), ["flow-pay", "f_stage=link_sent", "flow-event"]);
+    let sql = "select action, outcome, entry::text from rs_attempts order by action";
+    let rows = bench.client.query(sql, &[]).await.unwrap();
+    let attempts: Vec<(i32, String)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+    assert_eq!(attempts, [16, 17, 18].map(|number| (number, "performed".to_owned())));
+    for row in rows {
+        assert!(!row.get::<_, String>(2).contains("flow-"), "REC-3: no name of ManyChat is kept");
+    }
+}
+
+/// PERF-3: a refused action takes nothing along.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_flow_takes_nothing_along() {
+    let bench = Bench::new(refuses("flow-pay", 400)).await;
+    let group = bench.reach(false).send(ActionNumber(0), payment_link()).await;
+    assert_eq!(group.iter().map(short).collect::<Vec<_>>(), [("pay".to_owned(), Status::Failed)]);
+    assert!(group[0].error.as_deref().unwrap().starts_with("ManyChat refused"));
+    assert_eq!(bench.made(), ["flow-pay"]);
+}
+
+/// STAGE-5, FLOW-5: asking again with the same number asks ManyChat nothing; a send that nobody waits for goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_send_is_made_once_and_goes_on_by_itself() {
+    let bench = Bench::new(accepts()).await;
+    let reach = bench.reach(false);
+    drop(reach.send(ActionNumber(0), flow("a")));
+    let (first, again) = (reach.send(ActionNumber(0), flow("a")), reach.send(ActionNumber(0), flow("a")));
+    assert_eq!(first.await, again.await);
+    assert_eq!(bench.made(), ["flow-a"]);
+}
+
+/// LIM-6: sends reach ManyChat in the order in which they were taken on, each with what hangs on it.
+#[tokio::test(flavor = "multi_thread")]
+async fn sends_of_one_turn_go_one_after_the_other() {
+    let bench = Bench::new(accepts()).await;
+    let reach = bench.reach(false);
+    let sends = [reach.send(ActionNumber(0), payment_link()), reach.send(ActionNumber(1), flow("a"))];
+    futures_util::future::join_all(sends).await;
+    assert_eq!(bench.made(), ["flow-pay", "f_stage=link_sent", "flow-event", "flow-a"]);
+}
+
+/// ARC-46: the numbers of a second run are its own, so that its actions are not taken for the first's.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_run_counts_anew() {
+    let bench = Bench::new(accepts()).await;
+    bench.reach(false).send(ActionNumber(0), flow("a")).await;
+    let group = bench.reach(true).send(ActionNumber(0), flow("b")).await;
+    assert_eq!(group[0].status, Status::Performed);
+    assert_eq!(bench.made(), ["flow-a", "flow-b"]);
+}
+
+/// ARC-41, LIM-3: after a time-out, a 5xx or garbage nobody knows; after a refusal everybody does.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_outcome_that_nobody_knows_says_so() {
+    let bench = Bench::new(refuses("flow-a", 503)).await;
+    let group = bench.reach(false).send(ActionNumber(0), flow("a")).await;
+    assert!(group[0].error.as_deref().unwrap().starts_with("outcome unknown: ManyChat refused"));
+    let sent = |sent| ManyChatError::Connection {
+        endpoint: manychat::Endpoint::SendFlow,
+        reason: LostBy::Timeout,
+        sent,
+    };
+    let contact = SubscriberId::stored(CONTACT);
+    assert!(failure_of(&sent(true), &flow("a"), &contact).text.starts_with("outcome unknown"));
+    assert!(failure_of(&sent(false), &flow("a"), &contact).text.starts_with("no answer"));
+    assert!(failure_of(&ManyChatError::NoToken, &flow("a"), &contact).text.contains("MANYCHAT_API_TOKEN"));
+}
+
+/// AFTER-3, STAGE-6: staged actions run in order, and a failure stops nothing but what hangs on it.
+#[tokio::test(flavor = "multi_thread")]
+async fn staged_actions_run_in_order_whatever_fails() {
+    let bench = Bench::new(refuses("tag-b", 400)).await;
+    let open = bench.open(json!([
+        { "tool": "add_tag", "id": "a", "tag": "tag-a" },
+        { "tool": "remove_tag", "id": "b", "tag": "tag-b" },
+        { "tool": "write_note", "id": "n", "field": "f_note", "text": "Likes boats.", "onEscalation": false },
+        { "tool": "plugin_thing", "id": "x" },
+        { "tool": "schedule_nudge", "id": "tonight", "minutes": 60 },
+    ]));
+    let groups = bench.perform(&open).await;
+    let expected = [
+        ("a", Status::Performed),
+        ("b", Status::Failed),
+        ("n", Status::Performed),
+        ("x", Status::Failed),
+        ("tonight", Status::Performed),
+    ];
+    assert_eq!(groups, expected.map(|(id, status)| vec![(id.to_owned(), status)]));
+    assert_eq!(bench.made(), ["tag-a", "tag-b", "f_note=Likes boats."]);
+    let nudges: i64 = bench.client.query_one("select count(*) from nudges", &[]).await.unwrap().get(0);
+    assert_eq!(nudges, 1, "NTOOL-4");
+    let kept =
+        bench.client.query_one("select string_agg(entry::text, '') from rs_attempts", &[]).await.unwrap();
+    assert!(!kept.get::<_, String>(0).contains("boats"), "NOTE-6: an attempt keeps no note");
+}
+
+/// ARC-41: what a dead process has attempted keeps its outcome, what hung on it and was never attempted is performed now.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_dead_have_attempted_is_not_repeated() {
+    let bench = Bench::new(accepts()).await;
+    let write = json!({ "tool": "set_field", "id": "stage", "field": "f", "value": "offered",
+                        "followOn": { "tool": "send_event", "id": "event", "flowNs": "flow-event" } });
+    let tag = |id: &str| json!({ "tool": "add_tag", "id": id, "tag": format!("tag-{id}") });
+    let mut open = bench.open(json!([tag("done"), tag("begun"), write, tag("never")]));
+    let entry = |id: &str, status: &str| json!({ "tool": "add_tag", "id": id, "status": status });
+    open.attempted = vec![
+        (0, entry("done", "performed")),
+        (8, entry("begun", "failed")),
+        (16, entry("stage", "performed")),
+    ];
+    let groups = bench.perform(&open).await;
+    let ids = groups.iter().map(|group| group.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>());
+    assert_eq!(ids.collect::<Vec<_>>(), [vec!["done"], vec!["begun"], vec!["stage", "event"], vec!["never"]]);
+    assert_eq!(bench.made(), ["flow-event", "tag-never"]);
+}
+
+/// ARC-41: when a later turn has settled, what was never attempted is not any more.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_outrun_is_not_performed() {
+    let bench = Bench::new(accepts()).await;
+    let mut open = bench.open(json!([{ "tool": "add_tag", "id": "a", "tag": "tag-a" }]));
+    open.outrun = true;
+    let mut groups = Vec::new();
+    bench.performer.perform(&open, &mut groups).await.unwrap();
+    assert_eq!(groups[0][0].error.as_deref(), Some("process ended first"));
+    assert!(bench.made().is_empty());
+}
+
+/// ARC-45: actions that are somebody else's are left alone, at the point where that shows.
+#[tokio::test(flavor = "multi_thread")]
+async fn actions_of_others_are_left_alone() {
+    let bench = Bench::new(accepts()).await;
+    let open = bench.open(json!([{ "tool": "add_tag", "id": "a", "tag": "tag-a" }]));
+    bench.client.execute("update rs_actions set process_id = gen_random_uuid()", &[]).await.unwrap();
+    let mut groups = Vec::new();
+    assert_eq!(bench.performer.perform(&open, &mut groups).await, Err(Stopped::Superseded));
+    assert!(groups.is_empty() && bench.made().is_empty());
+}
+
+/// PERF-10, NOTE-6: an error holds neither the note nor the contact's id nor shapes of personal data, and is cut to 200
+/// UTF-16 units without halving a character.
+#[test]
+fn an_error_is_cleaned_and_cut() {
+    let note: Action = serde_json::from_value(
+        json!({ "tool": "write_note", "id": "n", "field": "f", "text": "refused", "onEscalation": true }),
+    )
+    .unwrap();
+    let text = failure_of(&refusal(400), &note, &SubscriberId::stored("400")).text;
+    assert!(!text.contains("refused") && !text.contains("400"), "{text}");
+    assert_eq!(cut(&"x".repeat(300)).len(), 200);
+    assert_eq!(cut(&format!("{}🦀🦀", "x".repeat(199))).chars().count(), 199);
+    assert_eq!(cut(&format!("{}🦀🦀", "x".repeat(198))).encode_utf16().count(), 200);
+}
+
+/// READ-6: a class of ours, and whether it took too long.
+#[test]
+fn a_failed_read_tells_its_class_only() {
+    let lost =
+        |reason| ManyChatError::Connection { endpoint: manychat::Endpoint::GetInfo, reason, sent: true };
+    assert_eq!(
+        read_failure(&lost(LostBy::Aborted)),
+        ReadFailure { class: "connection_error", timed_out: true }
+    );
+    assert_eq!(
+        read_failure(&lost(LostBy::Network)),
+        ReadFailure { class: "connection_error", timed_out: false }
+    );
+    assert_eq!(read_failure(&refusal(404)), ReadFailure { class: "api_error", timed_out: false });
+}

@@ -1,0 +1,169 @@
+//! The tools of a turn: what it is offered, how they end with it, and what earlier turns leave behind (08 sections 2, 4 and 8,
+//! ARC-34).
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::context::TurnContext;
+use super::draft::{Decision, Draft};
+use super::request::{Run, TurnRequest};
+use crate::config::{Tenant, Tools};
+use crate::domain::Binding;
+use crate::model::Cause;
+use crate::store::open::{Acted, OpenTurn};
+use crate::store::settle::Summary;
+use crate::tools::{Ending, FlowMode, Known, Offer, Performer, TurnPlace, TurnTools};
+
+/// What this turn may do besides answering; `None` for a tenant without tools (TCFG-31). It belongs to the turn and not to
+/// the model's call, so that what was staged and sent is known however the call ends (STAGE-1).
+#[must_use]
+pub fn tools_of(context: &TurnContext, request: &TurnRequest, opened: &OpenTurn) -> Option<Arc<TurnTools>> {
+    let tenant = &request.snapshot.tenant;
+    let tools = tenant.tools.as_ref().filter(|tools| tools.offers_any())?;
+    let live = request.live()?;
+    let performer = Performer { database: context.database.clone(), manychat: context.manychat.clone() };
+    let reach = performer.reach(TurnPlace {
+        turn: request.id,
+        conversation: opened.conversation,
+        subscriber: live.subscriber.clone(),
+        process: request.process,
+        second_run: request.run == Run::Second,
+    });
+    let offer = Offer {
+        conversation: opened.conversation,
+        tenant: Arc::clone(tenant),
+        known: known(tools, opened.acted.as_ref()),
+        offering: offering(request, tools, opened),
+        window_from: window_from(context.clock.now(), tenant),
+        may_read: opened.binding == Binding::Bound || !context.settings.tokens_enforced,
+        nudge: false,
+        flows: FlowMode::AtCall(reach),
+        earlier: opened
+            .attempted
+            .iter()
+            .filter_map(|entry| serde_json::from_value(entry.clone()).ok())
+            .collect(),
+    };
+    Some(Arc::new(TurnTools::new(offer)))
+}
+
+fn window_from(now: Timestamp, tenant: &Tenant) -> Timestamp {
+    let window = SignedDuration::from_hours(i64::from(tenant.rules.history_days).saturating_mul(24));
+    now.checked_sub(window).unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+/// The offering that the request names, if the tenant knows it (FN-OFF-3).
+pub(super) fn named_offering(request: &TurnRequest) -> Option<String> {
+    let tools = request.snapshot.tenant.tools.as_ref()?;
+    let named = request.live()?.offering.as_deref()?.trim();
+    is_known(tools, named).then(|| named.to_owned())
+}
+
+fn is_known(tools: &Tools, offering: &str) -> bool {
+    tools.offering_field().is_some_and(|field| field.values.iter().any(|value| value == offering))
+}
+
+/// The turn's offering as it starts: the request's, else the stored one, if it is still valid (FN-OFF-4, FN-OFF-5).
+fn offering(request: &TurnRequest, tools: &Tools, opened: &OpenTurn) -> Option<String> {
+    let stored = || opened.offering.clone().filter(|stored| is_known(tools, stored));
+    named_offering(request).or_else(stored)
+}
+
+/// By which entries of the configuration earlier turns are summed up; `None`: nothing of them is needed (TSET-8).
+#[must_use]
+pub fn acted_by(tenant: &Tenant) -> Option<String> {
+    let tools = tenant.tools.as_ref().filter(|tools| !(tools.flows.is_empty() && tools.fields.is_empty()))?;
+    let marked = [tools.funnel_field(), tools.intent_field(), tools.offering_field()];
+    Some(marked.map(|field| field.map_or("", |field| field.id.as_str())).join(" "))
+}
+
+/// Everything that earlier turns have done.
+fn known(tools: &Tools, acted: Option<&Acted>) -> Known {
+    let Some(acted) = acted else { return Known::default() };
+    let mut known = stored(acted);
+    for turn in &acted.turns {
+        known.fold(tools, turn.at, &turn.actions);
+    }
+    known
+}
+
+fn stored(acted: &Acted) -> Known {
+    let known = acted.known.clone().map(serde_json::from_value);
+    known.and_then(Result::ok).unwrap_or_default()
+}
+
+/// The summary that Settle stores: further than the stored one, and never past a turn whose actions are not all done
+/// (ARC-34).
+pub(super) fn summary(request: &TurnRequest, opened: &OpenTurn) -> Option<Summary> {
+    let tenant = &request.snapshot.tenant;
+    summed(tenant.tools.as_ref()?, acted_by(tenant)?, opened.acted.as_ref()?)
+}
+
+fn summed(tools: &Tools, config: String, acted: &Acted) -> Option<Summary> {
+    let (mut known, mut upto_seq) = (stored(acted), acted.upto);
+    for turn in acted.turns.iter().take_while(|turn| !has_staged(&turn.actions)) {
+        known.fold(tools, turn.at, &turn.actions);
+        upto_seq = turn.seq;
+    }
+    let known = serde_json::to_value(known).ok()?;
+    (upto_seq > acted.upto).then_some(Summary { upto_seq, config, known })
+}
+
+fn has_staged(actions: &Value) -> bool {
+    let mut entries = actions.as_array().into_iter().flatten();
+    entries.any(|entry| entry.get("status").and_then(Value::as_str) == Some("staged"))
+}
+
+/// Ends the tools with the decided reply: what may follow it, what goes on record (08 section 8, FLOW-7).
+pub(super) async fn finish(tools: &TurnTools, opened: &OpenTurn, draft: &mut Draft) {
+    draft.finished = tools.finish(ending(draft)).await;
+    let discarded = draft.finished.discarded;
+    if discarded > 0 {
+        tracing::info!(conversation = %opened.conversation, discarded, "staged actions discarded");
+    }
+}
+
+/// A handoff by the model, or for its confidence, leaves notes for colleagues standing; every other failure discards all
+/// that was staged (DISC-1).
+fn ending(draft: &Draft) -> Ending {
+    match &draft.decision {
+        Decision::Aborted { .. } => Ending::Aborted,
+        Decision::Model(result) if result.error.is_some() => Ending::Failed,
+        Decision::Model(_) if !draft.reply.escalate => Ending::Answered,
+        Decision::Model(result) if matches!(result.cause, Some(Cause::Model | Cause::Confidence)) => {
+            Ending::Escalated
+        }
+        _ => Ending::Failed,
+    }
+}
+
+/// How long a flow of the turn still plays; `None` when none does (WAIT-1, WAIT-2).
+#[must_use]
+pub fn plays_for(until: Option<Instant>) -> Option<Duration> {
+    let left = until?.saturating_duration_since(Instant::now());
+    Some(left).filter(|left| *left >= Duration::from_millis(1))
+}
+
+/// An outbox payload with the actions that travel with its texts (BOX-1, AFTER-9).
+pub(super) fn with_actions(mut payload: Value, draft: &Draft, agent_row: Uuid) -> Value {
+    let actions: Vec<Value> =
+        draft.finished.staged.iter().filter_map(|staged| serde_json::to_value(&staged.action).ok()).collect();
+    if let (false, Some(keys)) = (actions.is_empty(), payload.as_object_mut()) {
+        keys.insert("actions".to_owned(), Value::Array(actions));
+        keys.insert("turnId".to_owned(), Value::String(agent_row.to_string()));
+    }
+    payload
+}
+
+/// `turns.actions` of the turn (REC-1).
+pub(super) fn record(draft: &Draft) -> Option<Value> {
+    draft.finished.record.as_ref().and_then(|entries| serde_json::to_value(entries).ok())
+}
+
+#[cfg(test)]
+#[path = "acts_tests.rs"]
+mod tests;

@@ -1,0 +1,150 @@
+use std::time::Duration as Time;
+
+use serde_json::json;
+
+use super::*;
+use crate::config::{FieldTool, FlowTool};
+use crate::domain::{EscalationReason, Usd};
+use crate::model::{Bill, Reply, TurnResult, Usage};
+use crate::store::open::ActedTurn;
+use crate::tools::StagedAction;
+
+fn flow(id: &str) -> FlowTool {
+    FlowTool {
+        id: id.to_owned(),
+        description: "A flow.".to_owned(),
+        flow_ns: format!("content_{id}"),
+        repeatable: false,
+        role: None,
+        on_stage: None,
+        offering: None,
+        settle_seconds: 0,
+    }
+}
+
+fn offering_field() -> FieldTool {
+    FieldTool {
+        id: "what_class".to_owned(),
+        field: "class".to_owned(),
+        values: vec!["wheel".to_owned(), "glaze".to_owned()],
+        description: "The class they want.".to_owned(),
+        funnel: false,
+        offering: true,
+        intent: false,
+    }
+}
+
+fn tools() -> Tools {
+    Tools { flows: vec![flow("a"), flow("b")], fields: vec![offering_field()], ..Tools::default() }
+}
+
+fn turn(seq: i64, id: &str, status: &str) -> ActedTurn {
+    let actions = json!([{ "tool": "send_flow", "id": id, "status": status }, { "tool": "add_tag", "id": "t", "status": "performed" }]);
+    ActedTurn { seq, at: Timestamp::from_second(1000 + seq).unwrap(), actions }
+}
+
+/// TSET-8, ARC-34: the stored summary and every turn behind it count; a turn without a summary counts from the first on.
+#[test]
+fn what_earlier_turns_did_is_the_summary_and_all_behind_it() {
+    let mut acted =
+        Acted { known: None, upto: 0, turns: vec![turn(4, "a", "performed"), turn(9, "b", "failed")] };
+    let known = known(&tools(), Some(&acted));
+    assert_eq!(known.sent_flows.keys().collect::<Vec<_>>(), ["a"]);
+    acted =
+        Acted { known: serde_json::to_value(known).ok(), upto: 9, turns: vec![turn(12, "b", "performed")] };
+    let mut sent: Vec<_> = super::known(&tools(), Some(&acted)).sent_flows.into_keys().collect();
+    sent.sort();
+    assert_eq!(sent, ["a", "b"]);
+    assert_eq!(super::known(&tools(), None), Known::default());
+}
+
+/// ARC-34: the summary goes as far as everything is done, never past a turn with a `staged` entry.
+#[test]
+fn a_summary_never_passes_what_is_not_done() {
+    let acted = |turns| Acted { known: None, upto: 3, turns };
+    let upto = |turns| summed(&tools(), "config".to_owned(), &acted(turns)).map(|summary| summary.upto_seq);
+    assert_eq!(upto(vec![turn(4, "a", "performed"), turn(6, "b", "performed")]), Some(6));
+    assert_eq!(
+        upto(vec![turn(4, "a", "performed"), turn(6, "b", "staged"), turn(8, "a", "performed")]),
+        Some(4)
+    );
+    assert_eq!(upto(vec![turn(4, "a", "staged"), turn(6, "b", "performed")]), None);
+    assert_eq!(upto(Vec::new()), None, "nothing new is nothing to write");
+}
+
+/// ARC-34: a summary is one of a configuration: of what its marks mean.
+#[test]
+fn a_summary_names_what_it_was_made_by() {
+    let mut tenant = crate::config::demo::tenant().unwrap();
+    tenant.tools = Some(Tools::default());
+    assert_eq!(acted_by(&tenant), None, "no flows, no fields: nothing is read");
+    tenant.tools = Some(Tools { flows: vec![flow("a")], ..Tools::default() });
+    let plain = acted_by(&tenant);
+    tenant.tools = Some(tools());
+    assert!(plain.is_some() && acted_by(&tenant) != plain);
+    tenant.tools = None;
+    assert_eq!(acted_by(&tenant), None);
+}
+
+fn draft(cause: Option<Cause>, error: Option<&str>) -> Draft {
+    let reply = match cause {
+        None => Reply::scripted("Hello."),
+        Some(_) => Reply::handoff("A person will answer.", EscalationReason::LowConfidence),
+    };
+    let result = TurnResult {
+        reply: reply.clone(),
+        usage: Usage::default(),
+        cost: Usd::ZERO,
+        interventions: Vec::new(),
+        error: error.map(str::to_owned),
+        error_detail: None,
+        latency: Time::ZERO,
+        model: "mock:test".to_owned(),
+        tools_offered: true,
+        cause,
+    };
+    Draft::of_copy(reply, Decision::Model(Box::new(result)))
+}
+
+/// DISC-1, 08 section 8: only a handoff by the model or for its confidence leaves notes standing.
+#[test]
+fn the_ending_follows_the_cause() {
+    for (cause, error, expected) in [
+        (None, None, Ending::Answered),
+        (Some(Cause::Model), None, Ending::Escalated),
+        (Some(Cause::Confidence), None, Ending::Escalated),
+        (Some(Cause::Leak), None, Ending::Failed),
+        (Some(Cause::Schema), None, Ending::Failed),
+        (Some(Cause::Error), Some("provider_unreachable"), Ending::Failed),
+    ] {
+        assert_eq!(ending(&draft(cause, error)), expected, "{cause:?}");
+    }
+    let aborted = Decision::Aborted { bill: Box::default(), latency: Time::ZERO };
+    assert_eq!(ending(&Draft::of_copy(Reply::scripted("x"), aborted)), Ending::Aborted);
+}
+
+/// BOX-1, DB-12: the payload has `actions` and `turnId` only where something is staged, in the shape of 08 section 4.
+#[test]
+fn a_payload_takes_staged_actions_along() {
+    let mut draft = draft(None, None);
+    let payload = || json!({ "messages": ["Hello."] });
+    assert_eq!(with_actions(payload(), &draft, Uuid::nil()), payload());
+    let action = json!({ "tool": "add_tag", "id": "open_day", "tag": "open-day" });
+    let number = crate::tools::ActionNumber(3);
+    draft.finished.staged =
+        vec![StagedAction { number, action: serde_json::from_value(action.clone()).unwrap() }];
+    let with = with_actions(payload(), &draft, Uuid::nil());
+    assert_eq!(
+        with,
+        json!({ "messages": ["Hello."], "actions": [action], "turnId": Uuid::nil().to_string() })
+    );
+}
+
+/// WAIT-1, WAIT-2: what has played, and what plays for less than a millisecond, is not waited for.
+#[test]
+fn a_flow_plays_until_its_end() {
+    assert_eq!(plays_for(None), None);
+    assert_eq!(plays_for(Some(Instant::now())), None);
+    let left = plays_for(Some(Instant::now() + Time::from_secs(5))).unwrap();
+    assert!(left > Time::from_secs(4) && left <= Time::from_secs(5));
+}
