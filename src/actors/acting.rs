@@ -10,6 +10,7 @@ use tokio::runtime::Handle;
 use super::answer::Counted;
 use crate::store::actions::{self, OpenActions};
 use crate::store::{Database, Pulse, StoreError};
+use crate::telemetry::Seldom;
 use crate::telemetry::crash_points::{self, Point};
 use crate::tools::{COUNTERS, Entry, Performer, Stopped};
 
@@ -66,7 +67,13 @@ impl Acting {
         loop {
             match self.performer.perform(open, &mut groups).await {
                 Ok(()) => break,
-                Err(Stopped::NotNow) if self.pulse.holds(open.process) => tokio::time::sleep(NOT_NOW).await,
+                Err(Stopped::NotNow) if self.pulse.holds(open.process) => {
+                    static TOLD: Seldom = Seldom::new();
+                    if TOLD.now() {
+                        tracing::warn!(conversation = %open.conversation, "actions behind a reply wait");
+                    }
+                    tokio::time::sleep(NOT_NOW).await;
+                }
                 // Whoever has them now performs what is left.
                 Err(_) => {
                     tracing::warn!(conversation = %open.conversation, "actions of a turn left to others");

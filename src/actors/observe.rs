@@ -124,6 +124,8 @@ pub struct ActorsReport {
     pub outbox: Option<OutboxReport>,
     /// Milliseconds by which the shared runtime is late; above 1000 new requests are refused (SHED-1).
     pub scheduling_lag_ms: u64,
+    /// What became of the calls of tools since the process began, by tool (LIM-13).
+    pub tools: Vec<crate::tools::Count>,
     /// The busy conversations that have been in their phase longest, at most 100.
     pub oldest_busy: Vec<BusyConversation>,
 }

@@ -107,6 +107,7 @@ impl Handler<Observe> for SupervisorActor {
         let mut report = self.directory.report(REPORTED);
         report.unconfirmed_replies = self.confirmer.open();
         report.restarted_tasks = self.restarts.count();
+        report.tools = crate::tools::COUNTERS.report();
         MessageResult(report)
     }
 }

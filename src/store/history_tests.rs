@@ -72,7 +72,7 @@ impl Past {
         let opened = open(&self.database, &request).await.unwrap();
         self.client.batch_execute("update rs_lanes set turn_id = null; delete from rs_owed").await.unwrap();
         match opened {
-            Opened::Started(turn) => turn,
+            Opened::Started(turn) => *turn,
             Opened::Waiting(_) => panic!("the lane is held"),
         }
     }

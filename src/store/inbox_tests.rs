@@ -95,7 +95,7 @@ impl Bench {
 
     async fn started(&self, process: ProcessId, messages: &[NewMessage]) -> OpenTurn {
         match self.open(process, messages).await {
-            Opened::Started(turn) => turn,
+            Opened::Started(turn) => *turn,
             Opened::Waiting(waits) => panic!("it waits: {waits:?}"),
         }
     }

@@ -10,6 +10,7 @@ mod pulse;
 mod statements;
 mod tls;
 
+pub mod acted;
 pub mod actions;
 pub mod attempts;
 pub mod backfill;

@@ -13,6 +13,7 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Row, Statement};
 use uuid::Uuid;
 
+use super::acted::{Acted, acted_columns, acted_of};
 use super::binding::binding_of;
 use super::statements::{BEGIN, COMMIT};
 use super::takeover::{pause_columns, pause_join};
@@ -154,34 +155,10 @@ pub(super) const RECORD: &str = concat!(
             array(select message_id from mine union select message_id from kept) as waiting"
 );
 
-/// What the contact's earlier turns have done, for a tenant with flows or fields (TSET-8, ARC-34): the stored summary, if it
-/// was made by this configuration, and every agent turn behind it, bound or not. `$config` is null for other tenants, who
-/// pay nothing for it. `c` is the conversation.
-macro_rules! acted_columns {
-    ($config:literal) => {
-        concat!(
-            "c.offering,
-       case when ",
-            $config,
-            "::text is not null then (
-         select jsonb_build_object('known', s.known, 'upto', coalesce(s.upto_seq, 0), 'turns',
-           (select coalesce(jsonb_agg(jsonb_build_object('seq', a.seq, 'at', a.created_at, 'actions', a.actions)
-                                      order by a.seq), '[]')
-            from turns a
-            where a.conversation_id = c.id and a.role = 'agent' and jsonb_typeof(a.actions) = 'array'
-              and a.actions <> '[]' and a.seq > coalesce(s.upto_seq, 0)))
-         from (select 1) one left join rs_summaries s on s.conversation_id = c.id and s.config = ",
-            $config,
-            ") end as acted"
-        )
-    };
-}
-pub(super) use acted_columns;
-
 /// Reads what the turn needs: history when it may be read, and the day's spend with what is not yet confirmed and how
 /// many turns are still to report theirs (HISTW-1 to HISTW-5, ARC-33). The binding is the recorded one. A `first` message
-/// under enforcement reads nothing
-/// from before the contact's first token was issued: nothing proves that it is this caller's (TOK-14, DEC-24).
+/// under enforcement reads nothing from before the contact's first token was issued: nothing proves that it is this
+/// caller's (TOK-14, DEC-24).
 pub(super) const READ: &str = concat!(
     "select coalesce(b.tokens, 0)::bigint + o.tokens as tokens, coalesce(b.cost_usd, 0) + o.cost_usd as cost_usd,
        case when me.binding <> 'unbound' or me.binding is not null and not $3 then (
@@ -284,7 +261,7 @@ pub struct OpenRequest {
 #[derive(Debug)]
 pub enum Opened {
     /// The turn runs.
-    Started(OpenTurn),
+    Started(Box<OpenTurn>),
     /// It is not the turn of these messages: the lane is held, or somebody is ahead. Nothing was recorded.
     Waiting(Waits),
 }
@@ -336,28 +313,6 @@ pub struct OpenTurn {
     pub attempted: Vec<serde_json::Value>,
 }
 
-/// What earlier turns of a conversation have done (ARC-34).
-#[derive(Clone, Debug, Default, Deserialize)]
-pub struct Acted {
-    /// The stored summary; `None` when there is none of this configuration.
-    pub known: Option<serde_json::Value>,
-    /// The last turn it counts; 0 without one.
-    pub upto: i64,
-    /// Agent turns behind it that have acted, oldest first.
-    pub turns: Vec<ActedTurn>,
-}
-
-/// An agent turn that has acted.
-#[derive(Clone, Debug, Deserialize)]
-pub struct ActedTurn {
-    /// Its place in the order of turns.
-    pub seq: i64,
-    /// Business time of its settling.
-    pub at: Timestamp,
-    /// Its record.
-    pub actions: serde_json::Value,
-}
-
 /// A handoff that nobody has closed yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenHandoff {
@@ -402,7 +357,7 @@ async fn open_once(database: &Database, request: &OpenRequest) -> Result<Opened,
     lease.give_back();
     if let (true, Some(lane_row), Some(read)) = (recorded.try_get("started")?, &lane_row, &read) {
         crash_points::passed(Point::AfterOpen);
-        return Ok(Opened::Started(started(lane_row, &recorded, read)?));
+        return Ok(Opened::Started(Box::new(started(lane_row, &recorded, read)?)));
     }
     let conversation = lane_row.map(|row| row.try_get::<_, Uuid>("id")).transpose()?;
     let conversation = conversation.map(ConversationId::from);
@@ -552,13 +507,6 @@ pub(super) fn history_of(row: &Row) -> Result<Vec<HistoryRow>, StoreError> {
     let rows: Option<serde_json::Value> = row.try_get("history")?;
     let Some(rows) = rows else { return Ok(Vec::new()) };
     serde_json::from_value(rows).map_err(|_| StoreError::Unexpected { what: "turns" })
-}
-
-/// The column `acted` of a row.
-pub(super) fn acted_of(row: &Row) -> Result<Option<Acted>, StoreError> {
-    let found: Option<serde_json::Value> = row.try_get("acted")?;
-    let acted = found.map(serde_json::from_value).transpose();
-    acted.map_err(|_| StoreError::Unexpected { what: "turns.actions" })
 }
 
 /// The recorded binding counts: between the two statements that judge it, the first token may have reached ManyChat.

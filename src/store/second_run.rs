@@ -7,10 +7,9 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
+use super::acted::{acted_columns, acted_of};
 use super::attempts::attempts_of;
-use super::open::{
-    HISTORY_TURNS, OpenTurn, acted_columns, acted_of, back, history_of, open_handoff, parse_binding,
-};
+use super::open::{HISTORY_TURNS, OpenTurn, back, history_of, open_handoff, parse_binding};
 use super::pool::Lease;
 use super::statements::{BEGIN, COMMIT};
 use super::takeover::{pause_columns, pause_join};

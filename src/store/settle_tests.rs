@@ -30,9 +30,8 @@ impl Fixture {
         Self { database, client, process: ProcessId::fresh(), _server: server }
     }
 
-    /// A turn whose lane is taken and whose reply is owed.
-    pub(in crate::store) async fn opened(&self) -> (TurnId, OpenTurn) {
-        let turn = TurnId::fresh();
+    /// What a turn of the one contact asks of Open.
+    pub(in crate::store) fn request(&self, turn: TurnId) -> OpenRequest {
         let message = NewMessage {
             id: *turn.as_uuid(),
             text: ContactText::new("hello".to_owned()),
@@ -41,7 +40,7 @@ impl Fixture {
             received_at: Timestamp::now(),
             stored: false,
         };
-        let request = OpenRequest {
+        OpenRequest {
             tenant: TenantId::new("test").unwrap(),
             subscriber: SubscriberId::new("70010001").unwrap(),
             channel: "whatsapp".to_owned(),
@@ -62,9 +61,18 @@ impl Fixture {
             lane_secs: 60.0,
             dead_secs: 60.0,
             takeover_secs: 60.0,
-        };
-        match open(&self.database, &request).await.unwrap() {
-            Opened::Started(opened) => (turn, opened),
+        }
+    }
+
+    /// A turn whose lane is taken and whose reply is owed.
+    pub(in crate::store) async fn opened(&self) -> (TurnId, OpenTurn) {
+        let turn = TurnId::fresh();
+        (turn, self.open(&self.request(turn)).await)
+    }
+
+    pub(in crate::store) async fn open(&self, request: &OpenRequest) -> OpenTurn {
+        match open(&self.database, request).await.unwrap() {
+            Opened::Started(opened) => *opened,
             Opened::Waiting(_) => panic!("the lane is held"),
         }
     }

@@ -77,7 +77,7 @@ impl Fixture {
         let opened = open(&self.database, &self.request(text, &message)).await.unwrap();
         self.client.batch_execute("update rs_lanes set turn_id = null; delete from rs_owed").await.unwrap();
         match opened {
-            Opened::Started(turn) => turn,
+            Opened::Started(turn) => *turn,
             Opened::Waiting(waits) => panic!("the lane is held: {waits:?}"),
         }
     }

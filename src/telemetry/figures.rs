@@ -104,6 +104,8 @@ fn has_currency(before: &str, after: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::super::redaction::{Marks, scrub_text, scrub_with};
 
     /// LIM-10: dates and prices keep their place in a note and in the log.
@@ -149,6 +151,49 @@ mod tests {
         ] {
             let clean = scrub_with(text, &Marks::uniform("[removed]"));
             assert!(!clean.bytes().any(|byte| byte.is_ascii_digit()), "{text} became {clean}");
+        }
+    }
+
+    fn phone() -> impl Strategy<Value = String> {
+        prop_oneof![
+            "\\+[1-9][0-9]{0,2} [0-9]{2,3} [0-9]{3,4}[ -]?[0-9]{4}",
+            "\\+[1-9]{1,2}\\.[0-9]{3}\\.[0-9]{3}\\.[0-9]{3,4}",
+            "0[0-9]{2} [0-9]{4} [0-9]{4}",
+            "\\([0-9]{2}\\) [0-9]{4}[ -][0-9]{4}",
+            "[0-9]{4}-[0-9]{5}",
+            "[0-9]{2} [0-9]{2} [0-9]{2} [0-9]{2} [0-9]{2}",
+            "[0-9]{3}\\.[0-9]{3}\\.[0-9]{4}",
+        ]
+    }
+
+    fn figure() -> impl Strategy<Value = String> {
+        prop_oneof![
+            "20[2-3][0-9]-0[1-9]-[0-2][1-8]",
+            "[1-9]\\.[0-9]{3}\\.[0-9]{3}",
+            "\\$ [1-9][0-9]\\.[0-9]{3}\\.[0-9]{3}",
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(400))]
+
+        /// LIM-10, ARC-62: no date and no price beside a phone number lets it through, whatever joins them.
+        #[test]
+        fn a_figure_hides_no_phone(
+            phone in phone(), figure in figure(), joint in "( | - |, |\\. |: |\n| / )", figure_first: bool,
+        ) {
+            let text = if figure_first { format!("{figure}{joint}{phone}") } else { format!("{phone}{joint}{figure}") };
+            let clean = scrub_text(&text);
+            prop_assert!(!clean.contains(&phone), "{} became {}", text, clean);
+            let digits = |text: &str| text.bytes().filter(u8::is_ascii_digit).count();
+            prop_assert!(digits(&clean) <= digits(&figure), "{} became {}", text, clean);
+        }
+
+        /// LIM-10: a date or a price alone stays, in any sentence.
+        #[test]
+        fn a_figure_among_words_stays(figure in figure(), before in "[a-z]{0,8}", after in "[a-z]{0,8}") {
+            let text = format!("{before} {figure} {after}.");
+            prop_assert_eq!(scrub_text(&text), text.as_str());
         }
     }
 }

@@ -170,3 +170,72 @@ fn exposed<S: serde::Serializer>(text: &ContactText, out: S) -> Result<S::Ok, S:
 fn hidden<'de, D: serde::Deserializer<'de>>(input: D) -> Result<ContactText, D::Error> {
     String::deserialize(input).map(ContactText::new)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::{ActionNumber, StagedAction};
+    use super::*;
+
+    fn read(written: &Value) -> Action {
+        serde_json::from_value(written.clone()).unwrap()
+    }
+
+    /// FN-DB-1, the table of 08 section 4: the shapes of an outbox row, as the reference implementation writes them too.
+    #[test]
+    fn actions_have_the_shapes_of_an_outbox_row() {
+        let event = json!({ "tool": "send_event", "id": "link_out", "flowNs": "ns_2" });
+        let write = json!({
+            "tool": "set_field", "id": "sale_stage", "field": "stage", "value": "link_sent", "followOn": event,
+        });
+        let shapes = [
+            json!({ "tool": "send_flow", "id": "tour", "flowNs": "ns_1" }),
+            json!({
+                "tool": "send_flow", "id": "pay", "flowNs": "ns_1", "followOn": write, "contactAsked": true, "origin": "stage",
+            }),
+            json!({ "tool": "add_tag", "id": "kiln", "tag": "has-kiln" }),
+            json!({ "tool": "remove_tag", "id": "kiln", "tag": "has-kiln" }),
+            json!({ "tool": "set_field", "id": "class", "field": "mc", "value": "wheel", "offering": true }),
+            json!({ "tool": "write_note", "id": "goal", "field": "mc", "text": "Sail.", "onEscalation": false }),
+            json!({ "tool": "schedule_nudge", "id": "tonight", "minutes": 240 }),
+        ];
+        for shape in shapes {
+            assert_eq!(serde_json::to_value(read(&shape)).unwrap(), shape);
+        }
+        let staged = StagedAction { number: ActionNumber(3), action: read(&event) };
+        let flat = json!({ "number": 3, "tool": "send_event", "id": "link_out", "flowNs": "ns_2" });
+        assert_eq!(serde_json::to_value(&staged).unwrap(), flat);
+        assert_eq!(serde_json::from_value::<StagedAction>(flat).unwrap(), staged);
+    }
+
+    /// NOTE-6, REC-3: nothing of a note in the record or in what can be printed.
+    #[test]
+    fn a_note_is_neither_printed_nor_recorded() {
+        let note = read(&json!({
+            "tool": "write_note", "id": "goal", "field": "mc", "text": "Zanzibar 😀", "onEscalation": true,
+        }));
+        assert!(!format!("{note:?}").contains("Zanzibar"));
+        let entry = serde_json::to_value(note.entry(Status::Staged, None)).unwrap();
+        assert_eq!(entry, json!({ "tool": "write_note", "id": "goal", "length": 11, "status": "staged" }));
+    }
+
+    /// STAGE-2, LIM-16, FN-TIED-11: what counts as the same action.
+    #[test]
+    fn sameness_is_by_id_for_flows_and_by_content_for_the_rest() {
+        let same = |left: Value, right: Value| read(&left).repeats(&read(&right));
+        let flow = json!({ "tool": "send_flow", "id": "pay", "flowNs": "ns" });
+        let tied = json!({ "tool": "send_flow", "id": "pay", "flowNs": "ns", "contactAsked": true, "origin": "stage" });
+        assert!(same(flow.clone(), tied));
+        assert!(!same(flow, json!({ "tool": "send_flow", "id": "tour", "flowNs": "ns" })));
+        let note = |text: &str| json!({ "tool": "write_note", "id": "goal", "field": "mc", "text": text, "onEscalation": false });
+        assert!(
+            same(note("abc"), note("abc")) && !same(note("abc"), note("abd")),
+            "equal length is not enough"
+        );
+        let tag = |tool: &str| json!({ "tool": tool, "id": "kiln", "tag": "has-kiln" });
+        assert!(!same(tag("add_tag"), tag("remove_tag")));
+        let write = |value: &str| json!({ "tool": "set_field", "id": "day", "field": "mc", "value": value });
+        assert!(same(write("a"), write("a")) && !same(write("a"), write("b")), "FLD-4");
+    }
+}

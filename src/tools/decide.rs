@@ -184,8 +184,8 @@ impl Decider<'_> {
             return refuse("set_field", "backward", None);
         }
         let moves = Some(stage) > floor;
-        let event = self.event(stage).filter(|_| moves);
-        match self.ledger.stage(self.write(field, stage.as_str(), event)) {
+        // A write equal to the floor has no event: its stage was recorded before, or the write stands already.
+        match self.ledger.stage(self.write(field, stage.as_str(), self.event(stage))) {
             Taken::New if moves => self.tied_flow(stage),
             Taken::New | Taken::Repeat => staged(true),
             Taken::Full => staged(false),

@@ -14,7 +14,8 @@ use super::request::{Run, TurnRequest};
 use crate::config::{Tenant, Tools};
 use crate::domain::Binding;
 use crate::model::Cause;
-use crate::store::open::{Acted, OpenTurn};
+use crate::store::acted::Acted;
+use crate::store::open::OpenTurn;
 use crate::store::settle::Summary;
 use crate::tools::{Ending, FlowMode, Known, Offer, Performer, TurnPlace, TurnTools};
 

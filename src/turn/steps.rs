@@ -94,7 +94,7 @@ pub async fn open(context: &TurnContext, request: &TurnRequest, limit: Option<Du
         Ok(Opened::Started(turn)) => {
             report_binding(context, &turn);
             write_issued(context, &turn, live, fresh);
-            OpenReport::Started(Box::new(turn))
+            OpenReport::Started(turn)
         }
         Ok(Opened::Waiting(waits)) => OpenReport::Waiting(waits),
         Err(error) => OpenReport::Failed(error),

@@ -104,7 +104,7 @@ struct StepEnded {
 enum StepOutcome {
     Kept(KeepReport),
     Opened(OpenReport),
-    Decided(Draft),
+    Decided(Box<Draft>),
     Settled(SettleReport),
     Panicked,
 }
@@ -257,7 +257,12 @@ impl ConversationActor {
         let (request, tools) = (Arc::clone(&current.request), current.tools.clone());
         let future = self.shared.steps.decide(request, Arc::clone(opened), tools);
         let Some(current) = self.turns.get(&turn) else { return };
-        self.run(turn, current.span.clone(), ctx, async move { StepOutcome::Decided(future.await) });
+        self.run(
+            turn,
+            current.span.clone(),
+            ctx,
+            async move { StepOutcome::Decided(Box::new(future.await)) },
+        );
     }
 
     fn settle(&mut self, turn: Ticket, deferred: bool, held: bool, ctx: &mut Context<Self>) {
@@ -486,7 +491,7 @@ impl Handler<StepEnded> for ConversationActor {
             StepOutcome::Kept(report) => Event::Stored(turn, self.kept(turn, report)),
             StepOutcome::Opened(report) => Event::Opened(turn, self.opened(turn, report)),
             StepOutcome::Decided(draft) => {
-                let playing = self.turns.get_mut(&turn).map(|current| current.decided(draft));
+                let playing = self.turns.get_mut(&turn).map(|current| current.decided(*draft));
                 self.give_up_waiting(turn, ctx);
                 Event::Decided(turn, playing.unwrap_or(Playing::No))
             }

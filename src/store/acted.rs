@@ -1,0 +1,64 @@
+//! What the contact's earlier turns have done, as Open and a second run read it (TSET-8, ARC-34).
+
+use jiff::Timestamp;
+use serde::Deserialize;
+use tokio_postgres::Row;
+
+use super::StoreError;
+
+/// What the contact's earlier turns have done, for a tenant with flows or fields (TSET-8, ARC-34): the stored summary, if it
+/// was made by this configuration, and every agent turn behind it, bound or not. `$config` is null for other tenants, who
+/// pay nothing for it. `c` is the conversation.
+macro_rules! acted_columns {
+    ($config:literal) => {
+        concat!(
+            "c.offering,
+       case when ",
+            $config,
+            "::text is not null then (
+         select jsonb_build_object('known', s.known, 'upto', coalesce(s.upto_seq, 0), 'turns',
+           (select coalesce(jsonb_agg(jsonb_build_object('seq', a.seq, 'at', a.created_at, 'actions', a.actions)
+                                      order by a.seq), '[]')
+            from turns a
+            where a.conversation_id = c.id and a.role = 'agent' and jsonb_typeof(a.actions) = 'array'
+              and a.actions <> '[]' and a.seq > coalesce(s.upto_seq, 0)))
+         from (select 1) one left join rs_summaries s on s.conversation_id = c.id and s.config = ",
+            $config,
+            ") end as acted"
+        )
+    };
+}
+pub(super) use acted_columns;
+
+/// What earlier turns of a conversation have done (ARC-34).
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Acted {
+    /// The stored summary; `None` when there is none of this configuration.
+    pub known: Option<serde_json::Value>,
+    /// The last turn it counts; 0 without one.
+    pub upto: i64,
+    /// Agent turns behind it that have acted, oldest first.
+    pub turns: Vec<ActedTurn>,
+}
+
+/// An agent turn that has acted.
+#[derive(Clone, Debug, Deserialize)]
+pub struct ActedTurn {
+    /// Its place in the order of turns.
+    pub seq: i64,
+    /// Business time of its settling.
+    pub at: Timestamp,
+    /// Its record.
+    pub actions: serde_json::Value,
+}
+
+/// The column `acted` of a row.
+pub(super) fn acted_of(row: &Row) -> Result<Option<Acted>, StoreError> {
+    let found: Option<serde_json::Value> = row.try_get("acted")?;
+    let acted = found.map(serde_json::from_value).transpose();
+    acted.map_err(|_| StoreError::Unexpected { what: "turns.actions" })
+}
+
+#[cfg(test)]
+#[path = "acted_tests.rs"]
+mod tests;

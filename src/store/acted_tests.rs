@@ -1,0 +1,106 @@
+//! The summary of a conversation, from Settle to the next Open, and the offering that a request names.
+
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::*;
+use crate::domain::{Outcome, TurnId};
+use crate::store::open::OpenTurn;
+use crate::store::settle::tests::Fixture;
+use crate::store::settle::{AgentRow, SettleRequest, Summary, settle};
+
+/// A turn under this configuration, with what it found.
+async fn opened(fixture: &Fixture, config: Option<&str>) -> (TurnId, OpenTurn) {
+    let turn = TurnId::fresh();
+    let request = fixture.request(turn);
+    let request = crate::store::open::OpenRequest { acted_by: config.map(str::to_owned), ..request };
+    (turn, fixture.open(&request).await)
+}
+
+/// A whole turn that records these actions and stores this summary; what it found.
+async fn acted(fixture: &Fixture, actions: Option<Value>, summary: Option<Summary>) -> Acted {
+    let (turn, opened) = opened(fixture, Some("marks")).await;
+    let request = SettleRequest {
+        conversation: opened.conversation,
+        turn,
+        fence: opened.fence,
+        process: fixture.process,
+        deferred: true,
+        payload: json!({ "messages": ["reply"] }),
+        rest: None,
+        agent: AgentRow {
+            id: Uuid::now_v7(),
+            text: "reply".to_owned(),
+            outcome: Outcome::Deferred,
+            bound: false,
+            actions,
+            usage: None,
+            at: Timestamp::now(),
+        },
+        escalation: None,
+        not_before: None,
+        summary,
+    };
+    settle(&fixture.database, &request).await.unwrap();
+    opened.acted.unwrap()
+}
+
+fn flow(id: &str) -> Option<Value> {
+    Some(json!([{ "tool": "send_flow", "id": id, "status": "performed" }]))
+}
+
+fn ids(acted: &Acted) -> Vec<&str> {
+    acted.turns.iter().map(|turn| turn.actions[0]["id"].as_str().unwrap()).collect()
+}
+
+/// TSET-8, ARC-34: every agent turn that has acted counts, bound or not, in order; behind a stored summary only the later
+/// ones; one made by another configuration is void.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_summary_stands_for_the_turns_up_to_it() {
+    let fixture = Fixture::new().await;
+    assert_eq!(ids(&acted(&fixture, flow("a"), None).await), Vec::<&str>::new());
+    assert_eq!(ids(&acted(&fixture, None, None).await), ["a"]);
+    let found = acted(&fixture, flow("b"), None).await;
+    assert_eq!((ids(&found), found.upto, &found.known), (vec!["a"], 0, &None));
+    let summary = |upto_seq, note: &str| Summary {
+        upto_seq,
+        config: "marks".to_owned(),
+        known: json!({ "note": note }),
+    };
+    let upto = found.turns[0].seq;
+    acted(&fixture, None, Some(summary(upto, "first"))).await;
+    // An older one, of a turn that ran beside, does not move it back.
+    let found = acted(&fixture, Some(json!([])), Some(summary(upto - 1, "older"))).await;
+    assert_eq!((ids(&found), found.upto, found.known), (vec!["b"], upto, Some(json!({ "note": "first" }))));
+    let (_, other) = opened(&fixture, Some("other marks")).await;
+    let other = other.acted.unwrap();
+    assert_eq!((ids(&other), other.known), (vec!["a", "b"], None));
+}
+
+/// ARC-34, ARC-30: a tenant without flows and fields reads nothing of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_read_for_a_tenant_without_tools() {
+    let fixture = Fixture::new().await;
+    acted(&fixture, flow("a"), None).await;
+    assert!(opened(&fixture, None).await.1.acted.is_none());
+}
+
+/// TURN-4, FN-OFF-6: a bound request stores its offering, one that names none leaves it, an unbound one stores nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bound_request_stores_its_offering() {
+    let fixture = Fixture::new().await;
+    let named = async |offering: Option<&str>, enforced: bool| {
+        let mut request = fixture.request(TurnId::fresh());
+        request.offering = offering.map(str::to_owned);
+        request.tokens_enforced = enforced;
+        let opened = fixture.open(&request).await;
+        let free = "update rs_lanes set turn_id = null; delete from rs_owed";
+        fixture.client.batch_execute(free).await.unwrap();
+        opened.offering
+    };
+    // Read after it was written, in the same flight.
+    assert_eq!(named(Some("wheel"), false).await.as_deref(), Some("wheel"));
+    assert_eq!(named(None, false).await.as_deref(), Some("wheel"));
+    fixture.client.execute("update conversations set token_hash = 'known'", &[]).await.unwrap();
+    assert_eq!(named(Some("glaze"), true).await.as_deref(), Some("wheel"));
+}
