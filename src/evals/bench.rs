@@ -10,7 +10,9 @@ use super::case::{Case, Contact, PastTurn};
 use crate::channel;
 use crate::config::Tenant;
 use crate::domain::{ChannelName, ContactText, ConversationId, EscalationReason, Usd};
-use crate::model::{self, Bill, HistoryTurn, Reply, Runner, Spent, SystemPrompt, TurnInput, TurnResult};
+use crate::model::{
+    self, Bill, HistoryTurn, Offering, Reply, Runner, Spent, SystemPrompt, TurnInput, TurnResult,
+};
 use crate::tools::{Action, Ending, FlowMode, Known, Offer, TurnTools};
 use crate::turn::{Decision, Draft};
 
@@ -98,7 +100,9 @@ impl Bench {
 
     fn input(&self, case: &Case, tools: &Arc<TurnTools>, spent: &Spent) -> TurnInput {
         let texts = if case.nudge { Vec::new() } else { vec![ContactText::new(case.text.as_str())] };
-        let facts = model::state_lines(self.tenant.tools.as_ref(), &known(case.contact.as_ref()));
+        let known = known(case.contact.as_ref());
+        let offering = Offering { now: known.offering.as_deref(), before: known.offering.as_deref() };
+        let facts = model::state_lines(self.tenant.tools.as_ref(), &known, offering);
         TurnInput {
             tenant: Arc::clone(&self.tenant),
             system: self.system.clone(),
@@ -112,11 +116,12 @@ impl Bench {
 
     /// Everything is staged and nothing can be read: there is no account (RUN-2, RUN-3).
     fn offer(&self, case: &Case) -> Offer {
+        let known = known(case.contact.as_ref());
         Offer {
             conversation: ConversationId::fresh(),
             tenant: Arc::clone(&self.tenant),
-            known: known(case.contact.as_ref()),
-            offering: None,
+            offering: known.offering.clone(),
+            known,
             window_from: Timestamp::UNIX_EPOCH,
             may_read: false,
             nudge: case.nudge,

@@ -13,7 +13,7 @@ use super::draft::{Decision, Draft};
 use super::request::{Run, TurnRequest};
 use crate::config::{Tenant, Tools};
 use crate::domain::Binding;
-use crate::model::Cause;
+use crate::model::{self, Cause, Offering};
 use crate::store::acted::Acted;
 use crate::store::open::OpenTurn;
 use crate::store::settle::Summary;
@@ -117,6 +117,14 @@ fn summed(tools: &Tools, config: String, acted: &Acted) -> Option<Summary> {
 fn has_staged(actions: &Value) -> bool {
     let mut entries = actions.as_array().into_iter().flatten();
     entries.any(|entry| entry.get("status").and_then(Value::as_str) == Some("staged"))
+}
+
+/// What the model is told of the contact's place in the sale (STATE-1 to STATE-4).
+pub(super) fn state_lines(request: &TurnRequest, opened: &OpenTurn) -> Vec<String> {
+    let Some(tools) = request.snapshot.tenant.tools.as_ref() else { return Vec::new() };
+    let now = offering(request, tools, opened);
+    let offering = Offering { now: now.as_deref(), before: opened.offering.as_deref() };
+    model::state_lines(Some(tools), &known(tools, opened.acted.as_ref()), offering)
 }
 
 /// Ends the tools with the decided reply: what may follow it, what goes on record (08 section 8, FLOW-7).

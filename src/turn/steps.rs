@@ -233,7 +233,7 @@ async fn ask_model(
     let input = TurnInput {
         tenant: Arc::clone(&request.snapshot.tenant),
         system: request.snapshot.system.clone(),
-        state_lines: Vec::new(),
+        state_lines: acts::state_lines(request, opened),
         texts: request.texts().cloned().collect(),
         history: opened.history.iter().map(history_turn).collect(),
         tools: tools.clone(),

@@ -231,7 +231,12 @@ async fn what_the_agent_does_is_shown_as_it_happens() {
     say(&mut page, "How do I pay?");
     page.wait_for("#actions li", "send flowenrolment_linkfailed");
     page.wait_for(".event.bad", "ManyChat call failed");
+    page.wait_for(".theirs .bubble", "passing");
+    page.resize(1280, 1250);
     assert_eq!(page.value(OVERFLOW), 0);
+    if let Some(folder) = std::env::var_os("SCREENSHOTS") {
+        page.screenshot(&PathBuf::from(folder).join("tools.png"));
+    }
     page.resize(390, 900);
     assert_eq!(page.value(OVERFLOW), 0, "nothing sticks out of a narrow window");
     assert!(page.complaints().is_empty(), "{:?}", page.complaints());
