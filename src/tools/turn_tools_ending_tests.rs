@@ -3,7 +3,6 @@
 use futures_util::FutureExt;
 
 use super::*;
-use crate::tools::ActionNumber;
 
 /// NOTE-2, NOTE-5, NOTE-6, acceptance 25: cleaned before it is staged; the record has the length only.
 #[tokio::test]
