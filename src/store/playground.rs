@@ -37,10 +37,10 @@ const RECORDS: &str = "
       from outbox where tenant_id = c.tenant_id and subscriber_id = c.subscriber_id and kind = 'reply'
         and status = 'failed') f
     cross join lateral (
-      select coalesce(jsonb_agg(jsonb_build_object('seq', r.seq, 'entries', r.actions) order by r.seq desc), '[]')
+      select coalesce(jsonb_agg(jsonb_build_object('at_ms', r.at_ms, 'entries', r.actions) order by r.seq desc), '[]')
              as actions
       from (
-        select seq, actions from turns
+        select seq, actions, floor(extract(epoch from created_at) * 1000)::int8 as at_ms from turns
         where conversation_id = c.id and role = 'agent' and actions <> '[]'::jsonb order by seq desc limit 5) r) a
     where c.tenant_id = $1 and c.subscriber_id = any($2)";
 
@@ -78,8 +78,8 @@ pub struct ContactRecord {
 /// The actions of one turn, `turns.actions` as it stands: it holds configured ids and no name of ManyChat (08 REC-3).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TurnActions {
-    /// The turn's place in the order of turns.
-    pub seq: i32,
+    /// When the turn was recorded, in milliseconds since 1970.
+    pub at_ms: i64,
     /// Its entries (08 REC-2).
     pub entries: Value,
 }

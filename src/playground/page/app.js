@@ -382,7 +382,7 @@ function renderActions(contact) {
   show("actions-hint", hint !== "", hint);
   byId("actions").replaceChildren(...turns.map((turn) => {
     const item = element("li");
-    item.append(element("h3", "", "Turn " + turn.seq));
+    item.append(element("h3", "", clock(turn.at_ms)));
     const list = element("ol");
     list.append(...turn.entries.map(drawAction));
     item.append(list);
