@@ -121,7 +121,7 @@ async fn a_model_that_gives_in_gives_nothing_away() {
     assert!(texts.len() >= 150, "{}", texts.len());
     let record = Arc::new(Mutex::new(Record::default()));
     let (app, answers) = run(&texts, &record).await;
-    let record = record.lock().unwrap();
+    let record = std::mem::take(&mut *record.lock().unwrap());
     assert!(record.faults.is_empty(), "markers in a request: {:?}", record.faults);
     let judge = Judge::of(&record.system);
     for (form, said) in &record.said {
