@@ -72,7 +72,10 @@ async fn a_summary_stands_for_the_turns_up_to_it() {
     acted(&fixture, None, Some(summary(upto, "first"))).await;
     // An older one, of a turn that ran beside, does not move it back.
     let found = acted(&fixture, Some(json!([])), Some(summary(upto - 1, "older"))).await;
-    assert_eq!((ids(&found), found.upto, found.known.clone()), (vec!["b"], upto, Some(json!({ "note": "first" }))));
+    assert_eq!(
+        (ids(&found), found.upto, found.known.clone()),
+        (vec!["b"], upto, Some(json!({ "note": "first" })))
+    );
     let (_, other) = opened(&fixture, Some("other marks")).await;
     let other = other.acted.unwrap();
     assert_eq!((ids(&other), other.known.clone()), (vec!["a", "b"], None));

@@ -10,7 +10,8 @@ use sha2::{Digest, Sha256};
 use super::words::{Piece, difference};
 use super::{CasePair, Change, Comparison};
 use crate::domain::Role;
-use crate::evals::json::{CaseReport, Report};
+use crate::evals::json::{CaseReport, Report, VerdictReport};
+use crate::evals::judge::Verdict;
 use crate::evals::outcome::Status;
 
 const STYLE: &str = include_str!("page.css");
@@ -221,12 +222,21 @@ fn reply(label: &str, case: Option<&CaseReport>, messages: &str) -> String {
         .filter(|(_, list)| !list.is_empty())
         .map(|(name, list)| format!("<li><b>{name}</b> {}</li>", escaped(&list.join(", "))))
         .collect();
-    let list = format!("{failures}{notes}");
+    let judged: String = case.judged.iter().filter_map(verdict).collect();
+    let list = format!("{failures}{judged}{notes}");
     let list = if list.is_empty() { list } else { format!("<ul>{list}</ul>") };
     format!(
         "<section><h4>{label} <span>{} ms · ${:.4}</span></h4>{messages}{handoff}{list}</section>",
         case.latency_ms, case.cost_usd
     )
+}
+
+/// What a judge holds against a reply (JUDGE-31).
+fn verdict(judged: &VerdictReport) -> Option<String> {
+    let Verdict::Fail { split, reason, evidence } = &judged.verdict else { return None };
+    let split = if *split { " (split)" } else { "" };
+    let said = format!("{}{split}: {reason} “{evidence}”", judged.criterion);
+    Some(format!("<li class=\"bad\">{}</li>", escaped(&said)))
 }
 
 /// One side's messages, the words that the other side lacks marked.

@@ -110,6 +110,14 @@ fn markup_in_reports_is_escaped() {
     hostile.interventions = vec![MARKUP.to_owned()];
     hostile.failures =
         vec![crate::evals::Failure { code: crate::evals::FailureCode::Price, message: MARKUP.to_owned() }];
+    hostile.judged = vec![crate::evals::json::VerdictReport {
+        criterion: MARKUP.to_owned(),
+        verdict: crate::evals::Verdict::Fail {
+            split: true,
+            reason: MARKUP.to_owned(),
+            evidence: MARKUP.to_owned(),
+        },
+    }];
     let both =
         Report { suite: MARKUP.to_owned(), suite_hash: MARKUP.to_owned(), ..report(MARKUP, vec![hostile]) };
     let html = page(&compare(&both, &both));
