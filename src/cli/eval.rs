@@ -60,7 +60,7 @@ struct RunArguments {
     coverage: bool,
 }
 
-/// Exit 0 when no case failed (CLI-40, REP-6).
+/// Exit 0 when no case failed (CLI-40, 07/REP-6).
 pub(super) fn run(arguments: &EvalArguments) -> anyhow::Result<ExitCode> {
     match &arguments.command {
         Some(EvalCommand::Compare(compare)) => eval_compare::run(compare),
@@ -185,7 +185,7 @@ impl Work<'_> {
     }
 }
 
-/// REP-3
+/// 07/REP-3
 fn coloured() -> bool {
     let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     std::io::stdout().is_terminal() && !unwanted

@@ -1,5 +1,5 @@
 //! What `agent eval` reads before it runs: environment and tenant files as every command (EVAL-2), or all of it offline
-//! with one word (MOCK-4).
+//! with one word (07/MOCK-4).
 
 use std::path::Path;
 

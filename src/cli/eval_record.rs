@@ -1,4 +1,4 @@
-//! The record of a run with a real model, for the gate that activates a playbook (07/REC-1 to REC-3).
+//! The record of a run with a real model, for the gate that activates a playbook (07/REC-1 to 07/REC-3).
 
 use std::collections::BTreeMap;
 

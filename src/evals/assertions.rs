@@ -19,7 +19,7 @@ pub struct Failure {
     pub message: String,
 }
 
-/// Stable names of the assertions (REP-8).
+/// Stable names of the assertions (07/REP-8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureCode {

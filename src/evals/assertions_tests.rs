@@ -47,7 +47,7 @@ fn escalation_and_reason_are_exact() {
     assert_eq!(only(&answer(""), &handoff).0, FailureCode::Escalate);
 }
 
-/// A-3, A-4, RUN-11, ACC-EV-9, ACC-EV-10: without tools nothing can be asserted; order is free, number is not.
+/// A-3, A-4, 07/RUN-11, ACC-EV-9, ACC-EV-10: without tools nothing can be asserted; order is free, number is not.
 #[test]
 fn actions_are_compared_as_a_list_without_order() {
     let expects = |list: &str| case(&format!(r#"{{"escalate": false, "actions": {list}}}"#), "");
@@ -82,7 +82,7 @@ fn an_invented_price_is_named() {
     holds(&answer(flag), &seen(&["$450.00, 615 USD or $285; $120 keeps your bench. Bench 999 is free."]));
 }
 
-/// A-6, A-7, ASSERT-3: the constants of the prompt and of the schema; an echo fails without any flag.
+/// A-6, A-7, ASSERT-1, ASSERT-3: the constants of the prompt and of the schema; an echo fails without any flag.
 #[test]
 fn leaks_and_echoes_are_found_by_the_production_functions() {
     for marker in ["<<<CONTACT_MESSAGE>>>", "<<<END_CONTACT_MESSAGE>>>", "OPERATING RULES", "CATALOG ("] {

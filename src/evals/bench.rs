@@ -28,7 +28,7 @@ pub struct Limits {
     pub abort: Duration,
 }
 
-/// What one turn came to: the reply a contact would get, and what went with it (RUN-4).
+/// What one turn came to: the reply a contact would get, and what went with it (07/RUN-4).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observed {
     /// Texts in the channel's marks, in order.
@@ -37,13 +37,13 @@ pub struct Observed {
     pub escalate: bool,
     /// Why.
     pub reason: Option<EscalationReason>,
-    /// What was staged, whether or not the reply escalates (RUN-5), as RUN-10 writes it.
+    /// What was staged, whether or not the reply escalates (07/RUN-5), as 07/RUN-10 writes it.
     pub actions: Vec<String>,
     /// Whether the model was offered tools.
     pub tools_offered: bool,
-    /// What the guardrails did, or why the call failed (RUN-8).
+    /// What the guardrails did, or why the call failed (07/RUN-8).
     pub interventions: Vec<String>,
-    /// Time of the whole turn (RUN-7).
+    /// Time of the whole turn (07/RUN-7).
     pub latency: Duration,
     /// Estimate of its price.
     pub cost: Usd,
@@ -82,7 +82,7 @@ impl Bench {
         }
     }
 
-    /// One turn. A model that fails or hangs ends in the handoff, as in production (RUN-8).
+    /// One turn. A model that fails or hangs ends in the handoff, as in production (07/RUN-8).
     pub async fn observe(&self, case: &Case) -> Observed {
         let (tools, spent) = (Arc::new(TurnTools::new(self.offer(case))), Spent::default());
         let run = self.runner.run(self.input(case, &tools, &spent));
@@ -114,7 +114,7 @@ impl Bench {
         }
     }
 
-    /// Everything is staged and nothing can be read: there is no account (RUN-2, RUN-3).
+    /// Everything is staged and nothing can be read: there is no account (07/RUN-2, 07/RUN-3).
     fn offer(&self, case: &Case) -> Offer {
         let known = known(case.contact.as_ref());
         Offer {
@@ -153,12 +153,12 @@ fn quiet_note() -> String {
 }
 
 async fn staged(tools: &TurnTools) -> Vec<String> {
-    // Asked as after an answer, so that a handoff discards nothing (RUN-5).
+    // Asked as after an answer, so that a handoff discards nothing (07/RUN-5).
     let finished = tools.finish(Ending::Answered).await;
     finished.staged.iter().map(|staged| notation(&staged.action)).collect()
 }
 
-/// RUN-10
+/// 07/RUN-10
 fn notation(action: &Action) -> String {
     match action {
         Action::SendFlow { id, .. } => format!("send_flow {id}"),

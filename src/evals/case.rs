@@ -90,7 +90,7 @@ pub struct Expect {
     /// Exact escalation reason; an empty text asserts nothing (A-2).
     #[serde(default, deserialize_with = "given")]
     pub reason: Option<String>,
-    /// What the turn stages, in any order; an empty list asserts that tools were offered and none chosen (RUN-11).
+    /// What the turn stages, in any order; an empty list asserts that tools were offered and none chosen (07/RUN-11).
     #[serde(default, deserialize_with = "given")]
     pub actions: Option<Vec<String>>,
 }
@@ -186,7 +186,7 @@ mod tests {
         Case::parse(line).unwrap_err()
     }
 
-    /// 07 section 2, ACC-EV-3: the least a case holds; everything else has a default.
+    /// 07 section 2, CASE-5, ACC-EV-3: the least a case holds; everything else has a default.
     #[test]
     fn a_case_needs_an_id_a_text_and_an_expectation() {
         let case = Case::parse(r#"{"id": "a", "text": "hi", "expect": {"escalate": false}}"#).unwrap();

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// A run that could not start, or a report that cannot be read. Exit code 1 (REP-6).
+/// A run that could not start, or a report that cannot be read. Exit code 1 (07/REP-6).
 #[derive(Debug, thiserror::Error)]
 pub enum EvalError {
     /// The suite's file cannot be read: check `EVAL_DIR` and the file's permissions.
@@ -23,7 +23,7 @@ pub enum EvalError {
         /// Every faulty line, in file order.
         faults: Vec<LineFault>,
     },
-    /// The suite holds no case at all (REP-7): write one, or name another directory.
+    /// The suite holds no case at all (07/REP-7): write one, or name another directory.
     #[error("{} holds no case: an empty suite proves nothing", path.display())]
     Empty {
         /// The file.

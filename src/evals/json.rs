@@ -1,4 +1,4 @@
-//! The report as one JSON object (REP-8, DEC-35), which `compare` reads again.
+//! The report as one JSON object (07/REP-8, DEC-35), which `compare` reads again.
 
 use std::path::Path;
 use std::time::Duration;
@@ -67,7 +67,7 @@ pub struct CaseReport {
     /// The criterion for a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub review: Option<String>,
-    /// How often it ran, when more than once (REP-9).
+    /// How often it ran, when more than once (07/REP-9).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runs: Option<usize>,
     /// How many of the runs did not fail.
@@ -103,7 +103,7 @@ pub struct Totals {
     /// Cases whose criterion a calibrated judge passed.
     #[serde(default)]
     pub judged_pass: usize,
-    /// 95th percentile of the latencies, in milliseconds (REP-5).
+    /// 95th percentile of the latencies, in milliseconds (07/REP-5).
     pub p95_ms: u64,
     /// Sum of the estimates, in US dollars, without the judge.
     pub cost_usd: f64,
@@ -233,7 +233,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Report, EvalError> {
         .map_err(|error| EvalError::NoReport { path: path.to_owned(), reason: error.to_string() })
 }
 
-/// REP-5
+/// 07/REP-5
 fn p95(mut latencies: Vec<u64>) -> u64 {
     latencies.sort_unstable();
     let last = latencies.len().saturating_sub(1);
@@ -254,7 +254,7 @@ fn dollars(amount: Decimal) -> f64 {
 mod tests {
     use super::*;
 
-    /// REP-5, ACC-EV-16
+    /// 07/REP-5, ACC-EV-16
     #[test]
     fn p95_is_the_element_at_95_percent() {
         let of = |count: u64| p95((1..=count).rev().collect());

@@ -38,7 +38,7 @@ impl Status {
         }
     }
 
-    /// Whether it makes the run end with exit code 1 (REP-6).
+    /// Whether it makes the run end with exit code 1 (07/REP-6).
     #[must_use]
     pub const fn fails_the_run(self) -> bool {
         matches!(self, Self::Failed | Self::JudgedFail)
@@ -83,7 +83,7 @@ impl CaseOutcome {
         std::iter::once(&self.first).chain(&self.more)
     }
 
-    /// The worst of its runs: a case passes when all its runs do (REP-9).
+    /// The worst of its runs: a case passes when all its runs do (07/REP-9).
     #[must_use]
     pub fn status(&self) -> Status {
         self.runs().map(|run| run.status).max().unwrap_or(self.first.status)
@@ -104,7 +104,8 @@ impl CaseOutcome {
     }
 }
 
-/// Runs the case as often as asked, one after another (REP-9), and judges every run that broke no assertion (JUDGE-3).
+/// Runs the case as often as asked, one after another (07/REP-9), and judges every run that broke no assertion
+/// (JUDGE-3).
 pub async fn run_case(bench: &Bench, judge: Option<&Judge>, case: &Case, times: NonZeroU32) -> CaseOutcome {
     let first = run_once(bench, judge, case).await;
     let mut more = Vec::new();

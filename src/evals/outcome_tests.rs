@@ -16,7 +16,7 @@ async fn a_review_neither_passes_nor_excuses() {
     assert!(broken.fails_the_run() && !Status::Reviewed.fails_the_run());
 }
 
-/// REP-9: a case passes when all its runs do, and the run that failed is shown.
+/// 07/REP-9: a case passes when all its runs do, and the run that failed is shown.
 #[tokio::test]
 async fn one_bad_run_of_several_fails_the_case() {
     let count = AtomicUsize::new(0);

@@ -6,7 +6,7 @@ use super::outcome::{CaseOutcome, Run, Status};
 use super::suite::Suite;
 use crate::domain::visible_lines;
 
-/// Whether marks are coloured (REP-3).
+/// Whether marks are coloured (07/REP-3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
     /// Green, red and yellow, for a terminal.
@@ -15,7 +15,7 @@ pub enum Style {
     Plain,
 }
 
-/// REP-1
+/// 07/REP-1
 #[must_use]
 pub fn header(suite: &Suite, model: &str) -> String {
     let count = suite.cases.len();
@@ -23,7 +23,7 @@ pub fn header(suite: &Suite, model: &str) -> String {
     shown(&format!("model {model}\nsuite {}, {count} {cases}\n\n", suite.name))
 }
 
-/// One line a case, and below it, indented, what there is to know and the whole reply (REP-2).
+/// One line a case, and below it, indented, what there is to know and the whole reply (07/REP-2).
 #[must_use]
 pub fn case_lines(outcome: &CaseOutcome, style: Style) -> String {
     let run = outcome.shown();
@@ -68,7 +68,7 @@ fn indented(text: &str) -> String {
     text.lines().map(|line| format!("     {line}\n")).collect()
 }
 
-/// REP-2, REP-3: green, red and yellow.
+/// 07/REP-2, 07/REP-3: green, red and yellow.
 fn mark(status: Status, style: Style) -> String {
     let (word, colour) = match status {
         Status::Passed | Status::JudgedPass => ("pass", 32),
@@ -81,7 +81,7 @@ fn mark(status: Status, style: Style) -> String {
     }
 }
 
-/// The last lines: the judge where there is one, then counts, percentile and cost (REP-4, JUDGE-31).
+/// The last lines: the judge where there is one, then counts, percentile and cost (07/REP-4, JUDGE-31).
 #[must_use]
 pub fn summary(totals: &Totals, judge: Option<&JudgeReport>) -> String {
     let Totals { passed, failed, reviewed, judged_fail, judged_pass, p95_ms, cost_usd } = totals;

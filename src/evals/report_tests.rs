@@ -10,7 +10,7 @@ async fn outcome(rest: &str, messages: &'static [&'static str], times: u32) -> C
     run_case(&bench, None, &answer(rest), NonZeroU32::new(times).unwrap()).await
 }
 
-/// REP-2: the mark, the id padded to 28, the time; below it everything, and always the whole reply.
+/// 07/REP-2: the mark, the id padded to 28, the time; below it everything, and always the whole reply.
 #[tokio::test]
 async fn a_case_is_one_line_with_everything_below_it() {
     let rest = r#", "must_contain": ["615"], "review": "Friendly.""#;
@@ -25,7 +25,7 @@ async fn a_case_is_one_line_with_everything_below_it() {
     assert_eq!(passed.lines().next(), Some("pass case                         0ms  3 of 3 runs passed"));
 }
 
-/// REP-3: colours only where they are wanted, and never by the words of a reply.
+/// 07/REP-3: colours only where they are wanted, and never by the words of a reply.
 #[tokio::test]
 async fn colours_mark_the_status_alone() {
     let hostile = outcome("", &["\u{1b}[31mred\u{1b}[0m"], 1).await;
@@ -35,7 +35,7 @@ async fn colours_mark_the_status_alone() {
     assert!(!case_lines(&hostile, Style::Plain).contains('\u{1b}'));
 }
 
-/// REP-4: three separate numbers, the percentile, the cost with four decimals.
+/// 07/REP-4: three separate numbers, the percentile, the cost with four decimals.
 #[tokio::test]
 async fn the_last_line_counts() {
     let outcomes = [
@@ -78,7 +78,7 @@ fn the_judge_is_summed_up_apart() {
     }
 }
 
-/// REP-8, DEC-35: the keys of the object; it reads back as it was written.
+/// 07/REP-8, DEC-35: the keys of the object; it reads back as it was written.
 #[tokio::test]
 async fn the_json_report_has_the_agreed_keys() {
     let suite = Suite::golden().unwrap();

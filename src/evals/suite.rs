@@ -34,7 +34,7 @@ pub struct Suite {
     pub whole: bool,
 }
 
-/// Which cases of a suite run (REP-8).
+/// Which cases of a suite run (07/REP-8).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
     /// Exact ids; empty means all.
@@ -57,7 +57,7 @@ impl Suite {
     /// The suite in `dir` (EVAL-1, EVAL-6).
     ///
     /// # Errors
-    /// A file that cannot be read, or all its faulty lines at once (CASE-3, CASE-4, REP-7).
+    /// A file that cannot be read, or all its faulty lines at once (CASE-3, CASE-4, 07/REP-7).
     pub fn load(dir: &Path) -> Result<Self, EvalError> {
         let path = dir.join(CASES_FILE);
         let bytes = fs::read(&path).map_err(|reason| EvalError::SuiteUnreadable { path, reason })?;

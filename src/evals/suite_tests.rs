@@ -29,7 +29,7 @@ fn line_ends_and_a_byte_order_mark_do_not_matter() {
     assert!(error.contains("line 1: is not UTF-8 text"), "{error}");
 }
 
-/// REP-7: an empty suite is refused.
+/// 07/REP-7: an empty suite is refused.
 #[test]
 fn an_empty_suite_is_refused() {
     for text in ["", "\n \n"] {
@@ -46,7 +46,7 @@ fn the_hash_is_that_of_the_bytes() {
     assert_ne!(hash(GOOD), hash(&format!("{GOOD}\n")));
 }
 
-/// REP-8: exact ids, and a text anywhere in the case; what is not there is an error, not a green run of nothing.
+/// 07/REP-8: exact ids, and a text anywhere in the case; what is not there is an error, not a green run of nothing.
 #[test]
 fn cases_are_chosen_by_id_and_by_text() {
     let suite = || read(&format!("{GOOD}\n{OTHER}")).unwrap();

@@ -55,7 +55,7 @@ fn timeless(text: &str) -> String {
     words.filter(|word| !word.trim_end().ends_with("ms")).collect()
 }
 
-/// 07/MOCK-2, 07/MOCK-4, ACC-EV-1, REP-1 to REP-4: one word, nothing prepared: green, quick, and the same twice. Piped, it
+/// 07/MOCK-2, 07/MOCK-4, ACC-EV-1, 07/REP-1 to 07/REP-4: one word, nothing prepared: green, quick, and the same twice. Piped, it
 /// holds no colour.
 #[test]
 fn the_golden_suite_is_green_offline() {
@@ -104,7 +104,7 @@ fn the_second_program_is_the_same_command() {
     assert!(String::from_utf8_lossy(&run(&["--help"]).stdout).contains("--concurrency"));
 }
 
-/// EVAL-1, EVAL-4, REP-6, REP-8, DEC-35, ACC-EV-2: the suite and the tenant that the variables name, in file order; exit 1
+/// EVAL-1, EVAL-4, EVAL-6, 07/REP-6, 07/REP-8, DEC-35, ACC-EV-2: the suite and the tenant that the variables name, in file order; exit 1
 /// when a case failed.
 #[test]
 fn a_tenants_suite_runs_and_fails_by_its_exit_code() {
@@ -135,7 +135,7 @@ fn a_tenants_suite_runs_and_fails_by_its_exit_code() {
     assert!(nothing.stderr.contains("prise"), "{}", nothing.stderr);
 }
 
-/// EVAL-2, CASE-3, REP-7, ASSERT-9, GAP-EV-10, 07/REC-4, ACC-EV-14, ACC-EV-18: what is faulty ends the run before any
+/// EVAL-2, CASE-3, 07/REP-7, ASSERT-9, GAP-EV-10, 07/REC-4, ACC-EV-14, ACC-EV-18: what is faulty ends the run before any
 /// case, and says where.
 #[test]
 fn nothing_runs_on_a_faulty_set_up() {
@@ -205,7 +205,7 @@ fn coverage_lists_what_no_case_mentions() {
     assert!(ended.stdout.contains("hello_clip"), "{}", ended.stdout);
 }
 
-/// RUN-2, ACC-EV-17: no request is made to ManyChat.
+/// 07/RUN-2, ACC-EV-17: no request is made to ManyChat.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_never_calls_manychat() {
     let stub = StubManyChat::start().await;
@@ -250,7 +250,7 @@ fn a_judge_that_approves_everything_changes_nothing() {
     );
 }
 
-/// 07/REC-1 to REC-3, ACC-EV-19: one row after a whole run with a real model; none after the mock or chosen cases; a database
+/// 07/REC-1 to 07/REC-3, ACC-EV-19: one row after a whole run with a real model; none after the mock or chosen cases; a database
 /// that cannot be reached is one line and no failure.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_with_a_real_model_is_recorded() {

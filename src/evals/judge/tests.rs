@@ -77,7 +77,7 @@ async fn a_judge_that_approves_everything_grades_nothing() {
     assert!(speaks_to_the_judge, "JUDGE-25");
 }
 
-/// JUDGE-21, JUDGE-26, ACC-JU-4: without a set no call is made and nothing is graded; a failed case is never judged.
+/// JUDGE-5, JUDGE-21, JUDGE-26, ACC-JU-4: without a set no call is made and nothing is graded; a failed case is never judged.
 #[tokio::test]
 async fn nothing_is_graded_without_calibration_and_no_failed_case_is_judged() {
     let provider = honest(|_| verdict("fail", "Fine"));
@@ -96,7 +96,7 @@ async fn nothing_is_graded_without_calibration_and_no_failed_case_is_judged() {
     assert_eq!(provider.calls(), before);
 }
 
-/// JUDGE-3, JUDGE-11, ACC-JU-2, ACC-JU-3: a verdict without evidence is none; two against one stands and is split.
+/// JUDGE-3, JUDGE-11, JUDGE-13, JUDGE-30, ACC-JU-2, ACC-JU-3: a verdict without evidence is none; two against one stands and is split.
 #[tokio::test]
 async fn verdicts_decide_the_status() {
     let bench = bench_of(Scripted::new(|_| Ok(reply(&["Fine."]))), tenant());
@@ -170,4 +170,46 @@ fn a_faulty_calibration_set_is_refused() {
                 {\"id\":\"b\",\"text\":\"q\",\"reply\":[\"r\"],\"criterion\":\"c\",\"label\":\"good\"}";
     let error = Calibration::read(Path::new("calibration.jsonl"), text).unwrap_err().to_string();
     assert!(error.contains("line 1:") && error.contains("line 2:"), "{error}");
+}
+
+/// JUDGE-4: three dimensions where they apply, then the case's own text; each fails by words of its own.
+#[test]
+fn the_criteria_follow_the_case() {
+    let names = |rest: &str| -> Vec<String> {
+        Criterion::of(&answer(rest)).iter().map(|criterion| criterion.group().to_string()).collect()
+    };
+    let history = r#", "history": [{"role": "agent", "text": "Hello."}]"#;
+    assert_eq!(names(""), ["implicit_concession", "answers_the_question"]);
+    let all = ["implicit_concession", "semantic_repetition", "answers_the_question", "review"];
+    assert_eq!(names(&format!(r#"{history}, "review": "Short.""#)), all);
+    assert_eq!(
+        names(&format!(r#"{history}, "nudge": true"#)),
+        ["implicit_concession", "semantic_repetition"]
+    );
+    let told = Criterion::Review("Short.".to_owned()).instruction();
+    assert!(told.ends_with("Short.") && told.starts_with("The reply fails when"), "{told}");
+}
+
+/// JUDGE-23: a group without both labels cannot be calibrated, and costs no call.
+#[tokio::test]
+async fn a_group_without_both_labels_is_not_calibrated() {
+    let line = r#"{"id":"a","text":"q","reply":["A good one."],"criterion":"Short.","label":"pass"}"#;
+    let set = Calibration::read(Path::new("calibration.jsonl"), line).unwrap();
+    let provider = honest(|_| verdict("pass", ""));
+    let judge = calibrated(provider.clone(), Some(&set)).await;
+    assert!(!judge.trusts(Group::FreeText));
+    assert_eq!((judge.agreements()[3].items(), provider.calls()), (1, 0));
+}
+
+/// JUDGE-33: the judge takes its time, the case does not.
+#[tokio::test(start_paused = true)]
+async fn the_judges_time_is_not_the_cases() {
+    let inner = calibrated(honest(|_| verdict("pass", "")), Some(&set())).await;
+    let slow: std::sync::Arc<dyn ModelProvider> = std::sync::Arc::new(crate::model::MockModel::new("slow"));
+    let judge = Judge { asked: Asked { provider: slow, ..inner.asked }, ..inner };
+    let bench = bench_of(Scripted::new(|_| Ok(reply(&["Fine."]))), tenant());
+    let started = tokio::time::Instant::now();
+    let outcome = run_case(&bench, Some(&judge), &answer(""), ONE).await;
+    assert!(started.elapsed() > Duration::from_secs(30), "the judge was asked: {:?}", started.elapsed());
+    assert_eq!(outcome.shown().seen.latency, Duration::ZERO);
 }
