@@ -34,6 +34,8 @@ pub mod retention;
 pub mod second_run;
 pub mod settle;
 pub mod takeover;
+#[cfg(test)]
+pub mod testing;
 pub mod tokens;
 
 pub use address::{Address, AddressError};
