@@ -35,6 +35,8 @@ pub mod retention;
 pub mod second_run;
 pub mod settle;
 pub mod takeover;
+#[cfg(test)]
+pub mod testing;
 pub mod tokens;
 
 pub use address::{Address, AddressError};
