@@ -38,6 +38,7 @@ async fn acted(fixture: &Fixture, actions: Option<Value>, summary: Option<Summar
             at: Timestamp::now(),
         },
         escalation: None,
+        checks: None,
         not_before: None,
         summary,
     };
