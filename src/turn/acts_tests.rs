@@ -5,7 +5,7 @@ use serde_json::json;
 use super::*;
 use crate::config::{FieldTool, FlowTool};
 use crate::domain::{EscalationReason, Usd};
-use crate::model::{Bill, Reply, TurnResult, Usage};
+use crate::model::{Reply, TurnResult, Usage};
 use crate::store::acted::ActedTurn;
 use crate::tools::StagedAction;
 
@@ -119,7 +119,7 @@ fn the_ending_follows_the_cause() {
     ] {
         assert_eq!(ending(&draft(cause, error)), expected, "{cause:?}");
     }
-    let aborted = Decision::Aborted { bill: Box::default(), latency: Time::ZERO };
+    let aborted = Decision::Aborted { bill: Box::new(Bill::default()), latency: Time::ZERO };
     assert_eq!(ending(&Draft::of_copy(Reply::scripted("x"), aborted)), Ending::Aborted);
 }
 
