@@ -62,7 +62,7 @@ fn line(finding: &Finding) -> String {
         Verdict::Passed => format!("{trial:8} pass     {}", figures(finding)),
         Verdict::Skipped(why) => format!("{trial:8} skipped  {why}"),
         Verdict::Failed { reason, words } => {
-            let words = words.as_ref().map(|words| format!("\n           the provider says: {words}"));
+            let words = words.as_ref().map(|words| format!("\n           {words}"));
             format!(
                 "{trial:8} FAIL     {reason}{}\n           {}",
                 words.unwrap_or_default(),

@@ -62,7 +62,8 @@ pub enum Verdict {
     Failed {
         /// What is wrong and what to look at.
         reason: String,
-        /// The provider's own words, without the key. They can quote the request: for a terminal, never for a log.
+        /// What the connection or the provider says, without the key. It can quote the request: for a terminal, never for a
+        /// log.
         words: Option<String>,
     },
     /// It was not tried; why.

@@ -76,7 +76,7 @@ async fn nobody_there_and_no_name_are_told() {
     let ended = check(folder, env, &[]).await;
     assert_eq!(ended.code, Some(1));
     assert!(ended.stdout.contains("FAIL     provider_unreachable: "), "{}", ended.stdout);
-    assert!(ended.stdout.to_lowercase().contains("connection refused"), "{}", ended.stdout);
+    assert!(ended.stdout.contains("the connection failed: Connection refused"), "{}", ended.stdout);
     let (folder, env) = prepared(&stub, KEY, &[]);
     let ended = check(folder, env, &["--model", "nobody"]).await;
     assert_eq!(ended.code, Some(2), "{}", ended.stderr);

@@ -96,8 +96,12 @@ impl Overheard {
 }
 
 fn in_body(body: &Value) -> Option<String> {
-    let said = PLACES.iter().find_map(|place| body.pointer(place)?.as_str())?;
-    (!ORDINARY_ENDS.contains(&said)).then(|| said.to_owned())
+    let words = PLACES.iter().find_map(|place| body.pointer(place)?.as_str())?;
+    (!ORDINARY_ENDS.contains(&words)).then(|| said(words))
+}
+
+fn said(words: &str) -> String {
+    format!("the provider says: {words}")
 }
 
 fn in_error(error: &webc::Error) -> Option<String> {
@@ -107,14 +111,15 @@ fn in_error(error: &webc::Error) -> Option<String> {
             parsed
                 .as_ref()
                 .and_then(in_body)
-                .or_else(|| Some(body.trim().to_owned()))
-                .filter(|text| !text.is_empty())
+                .or_else(|| Some(body.trim()).filter(|text| !text.is_empty()).map(said))
         }
         webc::Error::ResponseFailedNotJson { content_type, .. } => Some(format!(
-            "an answer of the type {content_type:?} instead of JSON: is this the address of an API?"
+            "the answer has the type {content_type:?} and is not JSON: is this the address of an API?"
         )),
-        webc::Error::ResponseFailedInvalidJson { cause, .. } => Some(format!("broken JSON: {cause}")),
-        webc::Error::Reqwest(cause) => Some(innermost(cause)),
+        webc::Error::ResponseFailedInvalidJson { cause, .. } => {
+            Some(format!("the answer is broken JSON: {cause}"))
+        }
+        webc::Error::Reqwest(cause) => Some(format!("the connection failed: {}", innermost(cause))),
         _ => None,
     }
 }
@@ -167,7 +172,7 @@ mod tests {
             (json!({}), None),
         ];
         for (body, expected) in cases {
-            assert_eq!(in_body(&body).as_deref(), expected, "{body}");
+            assert_eq!(in_body(&body), expected.map(said), "{body}");
         }
     }
 }
