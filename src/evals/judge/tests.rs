@@ -77,7 +77,8 @@ async fn a_judge_that_approves_everything_grades_nothing() {
     assert!(speaks_to_the_judge, "JUDGE-25");
 }
 
-/// JUDGE-5, JUDGE-21, JUDGE-26, ACC-JU-4: without a set no call is made and nothing is graded; a failed case is never judged.
+/// JUDGE-5, JUDGE-21, JUDGE-26, ACC-JU-4: without a set no call is made and nothing is graded; a failed case is
+/// never judged.
 #[tokio::test]
 async fn nothing_is_graded_without_calibration_and_no_failed_case_is_judged() {
     let provider = honest(|_| verdict("fail", "Fine"));
@@ -96,7 +97,8 @@ async fn nothing_is_graded_without_calibration_and_no_failed_case_is_judged() {
     assert_eq!(provider.calls(), before);
 }
 
-/// JUDGE-3, JUDGE-11, JUDGE-13, JUDGE-30, ACC-JU-2, ACC-JU-3: a verdict without evidence is none; two against one stands and is split.
+/// JUDGE-3, JUDGE-11, JUDGE-13, JUDGE-30, ACC-JU-2, ACC-JU-3: a verdict without evidence is none; two
+/// against one stands and is split.
 #[tokio::test]
 async fn verdicts_decide_the_status() {
     let bench = bench_of(Scripted::new(|_| Ok(reply(&["Fine."]))), tenant());
