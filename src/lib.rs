@@ -11,6 +11,8 @@ pub mod cli;
 pub mod config;
 /// Ids, vocabularies and newtypes; no input or output.
 pub mod domain;
+/// Evaluations: suites of conversations through the production code.
+pub mod evals;
 /// The position of a sale as pure rules: stage, intent, offering.
 pub mod funnel;
 /// The HTTP door: routes, authentication, request schema.

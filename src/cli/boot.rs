@@ -32,10 +32,15 @@ pub(super) fn load() -> anyhow::Result<Loaded> {
     load_from(&config::process_environment()?)
 }
 
+/// The environment alone.
+pub(super) fn settings_from(environment: &Environment) -> anyhow::Result<(Settings, Vec<Warning>)> {
+    let checked = Settings::from_environment(environment, check_address);
+    Ok(checked.map_err(|error| error.in_folder(Path::new(".")))?)
+}
+
 /// The same with variables that are read already.
 pub(super) fn load_from(environment: &Environment) -> anyhow::Result<Loaded> {
-    let (settings, mut warnings) = Settings::from_environment(environment, check_address)
-        .map_err(|error| error.in_folder(Path::new(".")))?;
+    let (settings, mut warnings) = settings_from(environment)?;
     let (tenant, more) = Tenant::load(&settings.config_dir, &reserved_names(&settings))?;
     warnings.extend(more);
     config::check_plugins(&settings.config_dir)?;

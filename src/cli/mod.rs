@@ -39,6 +39,10 @@ mod config_check;
 mod contact;
 mod database;
 mod dev;
+mod eval;
+mod eval_compare;
+mod eval_offline;
+mod eval_record;
 mod handoffs;
 mod health;
 mod local_http;
@@ -108,6 +112,8 @@ enum Command {
     /// Check the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Run a suite of conversations through the current configuration and model
+    Eval(eval::EvalArguments),
     /// Models
     #[command(subcommand)]
     Model(ModelCommand),
@@ -184,16 +190,47 @@ enum RetentionCommand {
     Run(retention::RunArguments),
 }
 
+/// `agent eval` as a program of its own.
+#[derive(Parser, Debug)]
+#[command(
+    name = "agent-eval",
+    version,
+    about = "Runs a suite of conversations through the current configuration and model."
+)]
+struct EvalProgram {
+    #[command(flatten)]
+    arguments: eval::EvalArguments,
+}
+
 /// Runs the command the process was started with.
 #[must_use]
 pub fn run() -> ExitCode {
+    run_with(|| {
+        let words: Vec<OsString> = std::env::args_os().collect();
+        parse(&words).map_or_else(|code| code, |arguments| conclude(dispatch(arguments.command)))
+    })
+}
+
+/// Runs `agent eval` with the arguments of this process: the program `agent-eval`.
+#[must_use]
+pub fn run_eval() -> ExitCode {
+    run_with(|| match EvalProgram::try_parse() {
+        Ok(program) => conclude(eval::run(&program.arguments)),
+        Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
+            print!("{error}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprint!("{error}");
+            ExitCode::from(WRONG_USE)
+        }
+    })
+}
+
+fn run_with(work: impl FnOnce() -> ExitCode) -> ExitCode {
     telemetry::install_panic_hook();
     install_tls_provider();
-    let words: Vec<OsString> = std::env::args_os().collect();
-    let code = match parse(&words) {
-        Ok(arguments) => conclude(dispatch(arguments.command)),
-        Err(code) => code,
-    };
+    let code = work();
     // A reader that has stopped must not keep the process from ending.
     let _ = telemetry::flush(LAST_LINES);
     code
@@ -233,6 +270,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Simulate(arguments) => simulate::run(&arguments),
         Command::Health(arguments) => health::run(&arguments),
         Command::Config(ConfigCommand::Check(arguments)) => config_check::run(&arguments),
+        Command::Eval(arguments) => eval::run(&arguments),
         Command::Model(ModelCommand::Check(arguments)) => model_check::run(&arguments),
         Command::Tokens(TokensCommand::Backfill(arguments)) => tokens::run(&arguments),
         Command::Handoffs(HandoffsCommand::List(arguments)) => handoffs::list(&arguments),
@@ -270,5 +308,6 @@ mod tests {
     #[test]
     fn the_command_line_is_well_formed() {
         Arguments::command().debug_assert();
+        EvalProgram::command().debug_assert();
     }
 }

@@ -20,10 +20,9 @@ pub(super) fn usage(program: &Command) -> String {
 fn collect(command: &Command, prefix: &str, found: &mut Vec<(String, String)>) {
     for sub in command.get_subcommands() {
         let name = format!("{prefix}{}", sub.get_name());
-        if sub.has_subcommands() {
-            collect(sub, &format!("{name} "), found);
-        } else {
-            found.push((name, sub.get_about().map(ToString::to_string).unwrap_or_default()));
+        if !sub.is_subcommand_required_set() {
+            found.push((name.clone(), sub.get_about().map(ToString::to_string).unwrap_or_default()));
         }
+        collect(sub, &format!("{name} "), found);
     }
 }

@@ -81,6 +81,12 @@ pub fn check(object: &Value, rules: &Rules, earlier_agent_texts: &[&str], leaks:
     Checked { reply, interventions, cause }
 }
 
+/// Whether a text has a line that names a field of the reply or copies the action note (GUARD-2).
+#[must_use]
+pub fn echoes(text: &str) -> bool {
+    echo::has_line(text)
+}
+
 fn handoff(rules: &Rules, interventions: Vec<String>, cause: Cause) -> Checked {
     Checked { reply: low_confidence(rules), interventions, cause: Some(cause) }
 }

@@ -1,6 +1,7 @@
 //! The mock model: answers offline, at once and always alike, as a correct agent would for the demo tenant (01
 //! section 15). Its texts are test equipment, the one exception from PRIN-C9.
 
+mod judge;
 mod lookup;
 mod matching;
 mod note;
@@ -18,6 +19,7 @@ use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+pub use self::judge::MockJudge;
 use self::rows::Script;
 use self::scene::Scene;
 use super::port::{ModelAnswer, ModelError, ModelOutput, ModelProvider, ModelRequest, ToolCalls, Usage};

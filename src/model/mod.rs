@@ -29,17 +29,17 @@ mod typical;
 pub use amounts::ungrounded_amounts;
 pub use fence::FencedText;
 pub use grounding::Figures;
-pub use guardrails::{Cause, Checked, check, ends_with_question};
+pub use guardrails::{Cause, Checked, check, echoes, ends_with_question};
 pub use leak::{LeakCheck, leaks};
 pub use meter::Meter;
-pub use mock::{MockModel, MockMood, MockSwitch};
+pub use mock::{MockJudge, MockModel, MockMood, MockSwitch};
 pub use port::{
     Image, MessageRole, ModelAnswer, ModelError, ModelMessage, ModelOutput, ModelProvider, ModelRequest,
     Opaque, Part, ToolCall, ToolCalls, ToolResult, Usage,
 };
 pub use pricing::Prices;
-pub use prompt::{HistoryTurn, Offering, SystemPrompt, state_lines};
-pub use registry::{RegistryError, resolve, resolve_with, takes_images};
+pub use prompt::{HistoryTurn, Offering, SystemPrompt, catalog_block, state_lines};
+pub use registry::{RegistryError, judge, resolve, resolve_with, takes_images};
 pub use reply::{Bounds, Faults, MAX_MESSAGE_UNITS, MAX_MESSAGES, MAX_MODEL_MESSAGES, Reply};
 pub use report::{ModelReport, ModelsReport};
 pub use runner::{Runner, TurnInput, TurnResult};

@@ -9,7 +9,7 @@ mod step_note;
 use std::fmt;
 use std::sync::Arc;
 
-pub use catalog::PAYMENT_OPTIONS;
+pub use catalog::{PAYMENT_OPTIONS, block as catalog_block};
 pub use messages::{HistoryTurn, messages};
 pub use state::{Offering, state_lines};
 pub use step_note::{NoteEnd, step_note, tool_result};

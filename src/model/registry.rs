@@ -30,11 +30,11 @@ use reqwest::redirect;
 use self::capability::Capabilities;
 use self::hosted::{Access, HostedModel};
 use self::wire::Wire;
-use super::mock::{MockModel, MockSwitch};
+use super::mock::{MockJudge, MockModel, MockSwitch};
 use super::port::ModelProvider;
 use super::runner::Runner;
 use crate::config::{ModelName, ModelSettings};
-use crate::domain::Redacted;
+use crate::domain::{Provider, Redacted};
 
 /// Longest wait for a connection to a provider. The call itself has no limit but the caller's abort (RUN-13).
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -82,6 +82,17 @@ pub fn resolve_with(settings: &ModelSettings, switch: Option<MockSwitch>) -> Res
         Some(fallback) => Ok(runner.with_fallback(providers.provider(fallback)?, fallback, settings)),
         None => Ok(runner),
     }
+}
+
+/// The model that judges replies (JUDGE-1). `mock:judge` approves everything (JUDGE-34).
+///
+/// # Errors
+/// As [`resolve`].
+pub fn judge(settings: &ModelSettings, name: &ModelName) -> Result<Arc<dyn ModelProvider>, RegistryError> {
+    if name.provider == Provider::Mock && name.model == "judge" {
+        return Ok(Arc::new(MockJudge));
+    }
+    Providers { settings, switch: None, http: None }.provider(name)
 }
 
 /// One model by itself, for the operator who checks it: without fallback, breaker and prompt (PROV-3).

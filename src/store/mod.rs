@@ -16,6 +16,7 @@ pub mod attempts;
 pub mod backfill;
 pub mod contacts;
 pub mod embedded;
+pub mod eval_records;
 pub mod handoff_tags;
 pub mod handoffs;
 pub mod inbox;
@@ -34,6 +35,8 @@ pub mod retention;
 pub mod second_run;
 pub mod settle;
 pub mod takeover;
+#[cfg(test)]
+pub mod testing;
 pub mod tokens;
 
 pub use address::{Address, AddressError};

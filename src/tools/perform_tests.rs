@@ -2,69 +2,49 @@
 
 use std::future::poll_fn;
 
-use serde_json::json;
-use tokio::runtime::Handle;
-use tokio_postgres::Client;
-
 use super::*;
 use crate::domain::Redacted;
 use crate::manychat::{Answer, Letter, Said, Unstarted};
-use crate::store::PoolLimits;
-use crate::store::embedded::testing::{TestDatabase, TestServer};
+use crate::store::testing::ActingTurn;
+use serde_json::json;
 
 type Script = Box<dyn Fn(&manychat::Action) -> Result<(), ManyChatError> + Send>;
 
-/// A contact with a running turn, and open actions behind the agent's row of the same id.
+/// A contact's turn, and a ManyChat that answers by a script.
 struct Bench {
     performer: Performer,
-    client: Client,
-    turn: TurnId,
-    process: ProcessId,
+    acting: ActingTurn,
     /// What reached ManyChat.
     made: Arc<Mutex<Vec<String>>>,
-    _server: TestDatabase,
 }
 
 const CONTACT: &str = "70010001";
 
 impl Bench {
     async fn new(script: Script) -> Self {
-        let server = TestServer::database().unwrap();
-        let client = server.connect().await.unwrap();
-        let database =
-            Database::new(server.config().clone().into(), Handle::current(), PoolLimits::default()).unwrap();
-        let (turn, process) = (TurnId::fresh(), ProcessId::fresh());
-        let sql = format!(
-            "insert into conversations (id, tenant_id, subscriber_id, channel)
-               values ('{turn}', 't', '{CONTACT}', 'whatsapp');
-             insert into rs_owed (turn_id, conversation_id, tenant_id, process_id, status, binding, user_turn_ids,
-                                  received_at)
-               values ('{turn}', '{turn}', 't', '{process}', 'running', 'bound', '{{}}', now());
-             insert into rs_actions (turn_id, conversation_id, tenant_id, process_id, actions)
-               values ('{turn}', '{turn}', 't', '{process}', '[]')"
-        );
-        client.batch_execute(&sql).await.unwrap();
+        let acting = ActingTurn::of(CONTACT).await;
         let made = Arc::new(Mutex::new(Vec::new()));
         let manychat = answering(script, Arc::clone(&made));
-        Self { performer: Performer { database, manychat }, client, turn, process, made, _server: server }
+        let performer = Performer { database: acting.database.clone(), manychat };
+        Self { performer, acting, made }
     }
 
     fn reach(&self, second_run: bool) -> Arc<dyn Reach> {
         self.performer.reach(TurnPlace {
-            turn: self.turn,
-            conversation: ConversationId::from(*self.turn.as_uuid()),
+            turn: self.acting.turn,
+            conversation: ConversationId::from(*self.acting.turn.as_uuid()),
             subscriber: SubscriberId::stored(CONTACT),
-            process: self.process,
+            process: self.acting.process,
             second_run,
         })
     }
 
     fn open(&self, actions: Value) -> OpenActions {
         OpenActions {
-            turn: *self.turn.as_uuid(),
-            conversation: ConversationId::from(*self.turn.as_uuid()),
+            turn: *self.acting.turn.as_uuid(),
+            conversation: ConversationId::from(*self.acting.turn.as_uuid()),
             subscriber: SubscriberId::stored(CONTACT),
-            process: self.process,
+            process: self.acting.process,
             actions: Redacted::new(actions),
             attempted: Vec::new(),
             outrun: false,
@@ -154,12 +134,11 @@ async fn a_flow_and_what_hangs_on_it_go_out_in_order() {
     assert_eq!(ended, ["pay", "stage", "event"].map(|id| (id.to_owned(), Status::Performed)));
     assert!(group[0].contact_asked);
     assert_eq!(bench.made(), ["flow-pay", "f_stage=link_sent", "flow-event"]);
-    let sql = "select action, outcome, entry::text from rs_attempts order by action";
-    let rows = bench.client.query(sql, &[]).await.unwrap();
-    let attempts: Vec<(i32, String)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
-    assert_eq!(attempts, [16, 17, 18].map(|number| (number, "performed".to_owned())));
-    for row in rows {
-        assert!(!row.get::<_, String>(2).contains("flow-"), "REC-3: no name of ManyChat is kept");
+    let attempts = bench.acting.attempts().await;
+    let ended: Vec<_> = attempts.iter().map(|(number, outcome, _)| (*number, outcome.as_deref())).collect();
+    assert_eq!(ended, [16, 17, 18].map(|number| (number, Some("performed"))));
+    for (_, _, entry) in attempts {
+        assert!(!entry.to_string().contains("flow-"), "REC-3: no name of ManyChat is kept");
     }
 }
 
@@ -242,11 +221,10 @@ async fn staged_actions_run_in_order_whatever_fails() {
     ];
     assert_eq!(groups, expected.map(|(id, status)| vec![(id.to_owned(), status)]));
     assert_eq!(bench.made(), ["tag-a", "tag-b", "f_note=Likes boats."]);
-    let nudges: i64 = bench.client.query_one("select count(*) from nudges", &[]).await.unwrap().get(0);
-    assert_eq!(nudges, 1, "NTOOL-4");
-    let kept =
-        bench.client.query_one("select string_agg(entry::text, '') from rs_attempts", &[]).await.unwrap();
-    assert!(!kept.get::<_, String>(0).contains("boats"), "NOTE-6: an attempt keeps no note");
+    assert_eq!(bench.acting.nudges().await, 1, "NTOOL-4");
+    for (_, _, entry) in bench.acting.attempts().await {
+        assert!(!entry.to_string().contains("boats"), "NOTE-6: an attempt keeps no note");
+    }
 }
 
 /// ARC-41: what a dead process has attempted keeps its outcome, what hung on it and was never attempted is performed now.
@@ -286,7 +264,7 @@ async fn what_was_outrun_is_not_performed() {
 async fn actions_of_others_are_left_alone() {
     let bench = Bench::new(accepts()).await;
     let open = bench.open(json!([{ "tool": "add_tag", "id": "a", "tag": "tag-a" }]));
-    bench.client.execute("update rs_actions set process_id = gen_random_uuid()", &[]).await.unwrap();
+    bench.acting.give_away().await;
     let mut groups = Vec::new();
     assert_eq!(bench.performer.perform(&open, &mut groups).await, Err(Stopped::Superseded));
     assert!(groups.is_empty() && bench.made().is_empty());

@@ -25,6 +25,8 @@ mod database;
 mod dead_letters;
 mod delivery;
 mod durability;
+mod eval_page;
+mod evals;
 mod handoffs;
 mod hostile;
 mod image;

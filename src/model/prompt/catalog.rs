@@ -9,6 +9,7 @@ use crate::domain::decimals_of;
 pub const PAYMENT_OPTIONS: &str = "PAYMENT OPTIONS";
 
 /// The whole block: heading, offerings, questions, payment options.
+#[must_use]
 pub fn block(catalog: &Catalog) -> String {
     let mut lines = vec![format!("{CATALOG}{})", catalog.business_name)];
     for offering in &catalog.offerings {

@@ -1,0 +1,42 @@
+//! The record of a run with a real model, for the gate that activates a playbook (07/REC-1 to 07/REC-3).
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use super::{boot, local_http};
+use crate::config::Settings;
+use crate::domain::Provider;
+use crate::evals::{CaseOutcome, Suite};
+use crate::store::{self, eval_records};
+
+/// Writes one row. A run of the mock writes none; one of chosen cases neither, because it says nothing about the others.
+/// Whatever goes wrong is one line and changes no exit code (07/REC-3).
+pub(super) fn write(settings: &Settings, suite: &Suite, outcomes: &[CaseOutcome]) {
+    if settings.model.agent.provider == Provider::Mock {
+        return;
+    }
+    if !suite.whole {
+        eprintln!("not recorded: only some cases of the suite ran");
+        return;
+    }
+    if let Err(error) = insert(settings, suite, outcomes) {
+        eprintln!("not recorded: {error:#}");
+    }
+}
+
+fn insert(settings: &Settings, suite: &Suite, outcomes: &[CaseOutcome]) -> anyhow::Result<()> {
+    let statuses: BTreeMap<&str, &str> =
+        outcomes.iter().map(|outcome| (outcome.case.id.as_str(), outcome.status().recorded())).collect();
+    let record = eval_records::EvalRecord {
+        playbook_hash: String::new(),
+        suite_hash: suite.hash.clone(),
+        model: settings.model.agent.as_string(),
+        outcomes: json!(statuses),
+    };
+    let database = boot::share_database(settings)?;
+    local_http::block_on(async {
+        let client = store::connect(&database.address).await?;
+        Ok(eval_records::insert(&client, &settings.tenant, &record).await?)
+    })
+}

@@ -1,0 +1,105 @@
+use std::num::NonZeroU32;
+
+use super::*;
+use crate::evals::json::{GroupReport, Report};
+use crate::evals::outcome::run_case;
+use crate::evals::test_support::{Scripted, answer, bench_of, reply, tenant};
+
+async fn outcome(rest: &str, messages: &'static [&'static str], times: u32) -> CaseOutcome {
+    let bench = bench_of(Scripted::new(move |_| Ok(reply(messages))), tenant());
+    run_case(&bench, None, &answer(rest), NonZeroU32::new(times).unwrap()).await
+}
+
+/// 07/REP-2: the mark, the id padded to 28, the time; below it everything, and always the whole reply.
+#[tokio::test]
+async fn a_case_is_one_line_with_everything_below_it() {
+    let rest = r#", "must_contain": ["615"], "review": "Friendly.""#;
+    let lines =
+        case_lines(&outcome(rest, &["One\ntwo.", "confidence: 0.9", "Three."], 1).await, Style::Plain);
+    let expected = "FAIL case                         0ms\n     failed: must contain `615`\n     guardrails: \
+                    field_echo_stripped\n     review: Friendly.\n     > One\n       two.\n     > Three.\n";
+    assert_eq!(lines, expected);
+    let read = case_lines(&outcome(r#", "review": "Friendly.""#, &["Hi."], 1).await, Style::Plain);
+    assert!(read.starts_with("read case "), "{read}");
+    let passed = case_lines(&outcome("", &["Hi."], 3).await, Style::Plain);
+    assert_eq!(passed.lines().next(), Some("pass case                         0ms  3 of 3 runs passed"));
+}
+
+/// 07/REP-3: colours only where they are wanted, and never by the words of a reply.
+#[tokio::test]
+async fn colours_mark_the_status_alone() {
+    let hostile = outcome("", &["\u{1b}[31mred\u{1b}[0m"], 1).await;
+    let coloured = case_lines(&hostile, Style::Coloured);
+    assert!(coloured.starts_with("\u{1b}[32mpass\u{1b}[0m "), "{coloured:?}");
+    assert_eq!(coloured.matches('\u{1b}').count(), 2, "{coloured:?}");
+    assert!(!case_lines(&hostile, Style::Plain).contains('\u{1b}'));
+}
+
+/// 07/REP-4: three separate numbers, the percentile, the cost with four decimals.
+#[tokio::test]
+async fn the_last_line_counts() {
+    let outcomes = [
+        outcome("", &["Hi."], 1).await,
+        outcome(r#", "review": "x""#, &["Hi."], 1).await,
+        outcome(r#", "must_contain": ["x"]"#, &["Hi."], 1).await,
+    ];
+    let totals = Totals::of(&outcomes);
+    assert_eq!(summary(&totals, None), "\n1 passed, 1 failed, 1 to review  p95 0ms  cost $0.0225\n");
+    assert_eq!(
+        summary(&Totals::default(), None),
+        "\n0 passed, 0 failed, 0 to review  p95 0ms  cost $0.0000\n"
+    );
+}
+
+/// JUDGE-31, JUDGE-22: five counts, the agreement of each group, the judge's own cost.
+#[test]
+fn the_judge_is_summed_up_apart() {
+    let group = |calibrated: bool| GroupReport {
+        group: "implicit_concession".to_owned(),
+        items: 4,
+        agreed: if calibrated { 4 } else { 2 },
+        calibrated,
+    };
+    let judge = JudgeReport {
+        model: "mock:judge".to_owned(),
+        groups: vec![group(true), group(false)],
+        ungraded: 7,
+        cost_usd: 0.5,
+    };
+    let totals = Totals { passed: 1, judged_fail: 2, judged_pass: 3, reviewed: 4, ..Totals::default() };
+    let lines = summary(&totals, Some(&judge));
+    for part in [
+        "agreed on 4 of 4\n",
+        "agreed on 2 of 4, not calibrated",
+        "7 criteria ungraded  judge cost $0.5000",
+        "1 passed, 0 failed, 2 judged-fail, 3 judged-pass, 4 to review",
+    ] {
+        assert!(lines.contains(part), "{part} in {lines}");
+    }
+}
+
+/// 07/REP-8, DEC-35: the keys of the object; it reads back as it was written.
+#[tokio::test]
+async fn the_json_report_has_the_agreed_keys() {
+    let suite = Suite::golden().unwrap();
+    let outcomes = [outcome(r#", "must_contain": ["x"]"#, &["Hi."], 2).await];
+    let report = Report::of(&suite, "mock:test", &outcomes, None);
+    let json = serde_json::to_value(&report).unwrap();
+    let keys = |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    assert_eq!(keys(&json), ["model", "suite", "suite_hash", "cases", "totals"]);
+    for key in ["id", "status", "failures", "actions", "interventions", "messages", "latency_ms", "cost_usd"]
+    {
+        assert!(json["cases"][0].get(key).is_some(), "{key}");
+    }
+    for key in ["passed", "failed", "reviewed", "p95_ms", "cost_usd"] {
+        assert!(json["totals"].get(key).is_some(), "{key}");
+    }
+    assert_eq!(json["cases"][0]["status"], "failed");
+    assert_eq!(json["cases"][0]["failures"][0]["code"], "missing_text");
+    assert_eq!((&json["cases"][0]["runs"], &json["cases"][0]["runs_passed"]), (&2.into(), &0.into()));
+    assert_eq!(json["cases"][0]["cost_usd"], 0.015);
+    let back = crate::evals::parse_report(std::path::Path::new("a.json"), &json.to_string()).unwrap();
+    assert_eq!(back, report);
+    let error = crate::evals::parse_report(std::path::Path::new("a.json"), "{}").unwrap_err().to_string();
+    assert!(error.starts_with("a.json is no report"), "{error}");
+}

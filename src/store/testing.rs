@@ -1,0 +1,60 @@
+//! Rows for tests of rooms above that need a turn in a database: SQL stands in this room alone (ARC-6).
+
+use serde_json::Value;
+use tokio::runtime::Handle;
+use tokio_postgres::Client;
+
+use super::embedded::testing::{TestDatabase, TestServer};
+use super::{Database, PoolLimits};
+use crate::domain::{ProcessId, TurnId};
+
+/// A contact with a running turn, and open actions behind an agent's row of the same id.
+pub struct ActingTurn {
+    /// Its database.
+    pub database: Database,
+    /// The turn, the conversation and the agent's row.
+    pub turn: TurnId,
+    /// Whose they are.
+    pub process: ProcessId,
+    client: Client,
+    _server: TestDatabase,
+}
+
+impl ActingTurn {
+    /// The turn of this contact.
+    pub async fn of(contact: &str) -> Self {
+        let server = TestServer::database().unwrap();
+        let client = server.connect().await.unwrap();
+        let address = server.config().clone().into();
+        let database = Database::new(address, Handle::current(), PoolLimits::default()).unwrap();
+        let (turn, process) = (TurnId::fresh(), ProcessId::fresh());
+        let sql = format!(
+            "insert into conversations (id, tenant_id, subscriber_id, channel)
+               values ('{turn}', 't', '{contact}', 'whatsapp');
+             insert into rs_owed (turn_id, conversation_id, tenant_id, process_id, status, binding, user_turn_ids,
+                                  received_at)
+               values ('{turn}', '{turn}', 't', '{process}', 'running', 'bound', '{{}}', now());
+             insert into rs_actions (turn_id, conversation_id, tenant_id, process_id, actions)
+               values ('{turn}', '{turn}', 't', '{process}', '[]')"
+        );
+        client.batch_execute(&sql).await.unwrap();
+        Self { database, turn, process, client, _server: server }
+    }
+
+    /// Number, outcome and entry of every attempt.
+    pub async fn attempts(&self) -> Vec<(i32, Option<String>, Value)> {
+        let sql = "select action, outcome, entry from rs_attempts order by action";
+        let rows = self.client.query(sql, &[]).await.unwrap();
+        rows.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect()
+    }
+
+    /// Follow-ups that are planned.
+    pub async fn nudges(&self) -> i64 {
+        self.client.query_one("select count(*) from nudges", &[]).await.unwrap().get(0)
+    }
+
+    /// Another process takes the open actions.
+    pub async fn give_away(&self) {
+        self.client.execute("update rs_actions set process_id = gen_random_uuid()", &[]).await.unwrap();
+    }
+}
