@@ -8,7 +8,7 @@ use super::super::test_support::{
 use super::*;
 use crate::domain::{ContactText, Intent, Stage};
 use crate::manychat::ContactInfo;
-use crate::tools::{Action, Status};
+use crate::tools::{Action, ActionNumber, Status};
 
 #[path = "turn_tools_ending_tests.rs"]
 mod ending;
