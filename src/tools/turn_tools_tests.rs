@@ -247,7 +247,7 @@ async fn flows_are_staged_where_nothing_is_sent() {
         ["send_flow pay_page staged", "send_flow studio_tour staged"]
     );
     assert!(finished.record.unwrap()[0].contact_asked);
-    assert_eq!(finished.staged[0].number, crate::tools::ActionNumber(0));
+    assert_eq!(finished.staged[0].number, ActionNumber(0));
     let chain: Vec<_> = std::iter::successors(Some(&finished.staged[0].action), |action| action.follow_on())
         .map(Action::tool)
         .collect();

@@ -202,8 +202,8 @@ impl Shared {
         let messages = body["messages"].as_array().cloned().unwrap_or_default();
         // A note of the service's own can stand behind the contact's words.
         let of_users = messages.iter().filter(|message| message["role"] == "user");
-        let named = of_users.map(|message| Marker::all(&message.to_string()));
-        let markers = named.filter(|markers| !markers.is_empty()).last().unwrap_or_default();
+        let mut named = of_users.map(|message| Marker::all(&message.to_string()));
+        let markers = named.rfind(|markers| !markers.is_empty()).unwrap_or_default();
         let last_is_users = messages.last().is_some_and(|message| message["role"] == "user");
         let offered = body["tools"].as_array().is_some_and(|tools| !tools.is_empty());
         let acting = markers.last().filter(|marker| marker.number <= MOST_ACTS && offered && last_is_users);
