@@ -119,7 +119,7 @@ fn the_ending_follows_the_cause() {
     ] {
         assert_eq!(ending(&draft(cause, error)), expected, "{cause:?}");
     }
-    let aborted = Decision::Aborted { bill: Box::new(Bill::default()), latency: Time::ZERO };
+    let aborted = Decision::Aborted { bill: Box::default(), latency: Time::ZERO };
     assert_eq!(ending(&Draft::of_copy(Reply::scripted("x"), aborted)), Ending::Aborted);
 }
 
