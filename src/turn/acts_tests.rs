@@ -5,7 +5,7 @@ use serde_json::json;
 use super::*;
 use crate::config::{FieldTool, FlowTool};
 use crate::domain::{EscalationReason, Usd};
-use crate::model::{Bill, Reply, TurnResult, Usage};
+use crate::model::{Reply, TurnResult, Usage};
 use crate::store::acted::ActedTurn;
 use crate::tools::StagedAction;
 
