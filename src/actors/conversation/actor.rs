@@ -24,7 +24,7 @@ use crate::domain::Deadline;
 use crate::store::inbox::Kept;
 use crate::store::open::Waits;
 use crate::store::{Pulse, StoreError};
-use crate::turn::{self, Draft, KeepReport, OpenReport, SettleReport, Way};
+use crate::turn::{Draft, KeepReport, OpenReport, SettleReport, Way};
 
 mod telling;
 
@@ -279,20 +279,6 @@ impl ConversationActor {
         let future = self.shared.steps.settle(Arc::clone(&current.request), Arc::clone(opened), draft, way);
         let span = current.span.clone();
         self.run(turn, span, ctx, async move { StepOutcome::Settled(future.await) });
-    }
-
-    /// Keeps a settled reply back until the flow before it has played (WAIT-2).
-    fn hold(&self, turn: Ticket, ctx: &mut Context<Self>) {
-        let left = self.turns.get(&turn).and_then(|current| {
-            let left = turn::plays_for(current.plays_until).unwrap_or_default();
-            let conversation = current.opened.as_ref()?.conversation;
-            let held_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
-            current.span.in_scope(
-                || tracing::info!(%conversation, path = "inline", heldMs = held_ms, "reply held for flow"),
-            );
-            Some(left)
-        });
-        ctx.run_later(left.unwrap_or_default(), move |actor, ctx| actor.feed(Event::FlowOver(turn), ctx));
     }
 
     /// Runs a step on the shared runtime; a panic in it ends this turn and nothing else (ARC-22).

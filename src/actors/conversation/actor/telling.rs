@@ -5,9 +5,10 @@ use std::sync::Arc;
 use actix::{AsyncContext, Context};
 
 use super::super::current::{Current, copy_answer, copy_of, handoff_answer};
-use super::super::events::{Telling, Ticket};
+use super::super::events::{Event, Telling, Ticket};
 use super::ConversationActor;
 use crate::actors::answer::Told;
+use crate::turn;
 
 impl ConversationActor {
     /// Ends what a turn left behind, or a message that never became one.
@@ -62,5 +63,19 @@ impl ConversationActor {
             Some(id) => tracing::info!(conversation = %id, "turn waits for the previous one"),
             None => tracing::info!("turn waits for the previous one"),
         }
+    }
+
+    /// Keeps a settled reply back until the flow before it has played (WAIT-2).
+    pub(super) fn hold(&self, turn: Ticket, ctx: &mut Context<Self>) {
+        let left = self.turns.get(&turn).and_then(|current| {
+            let left = turn::plays_for(current.plays_until).unwrap_or_default();
+            let conversation = current.opened.as_ref()?.conversation;
+            let held_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
+            current.span.in_scope(
+                || tracing::info!(%conversation, path = "inline", heldMs = held_ms, "reply held for flow"),
+            );
+            Some(left)
+        });
+        ctx.run_later(left.unwrap_or_default(), move |actor, ctx| actor.feed(Event::FlowOver(turn), ctx));
     }
 }
