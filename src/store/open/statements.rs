@@ -28,7 +28,7 @@ pub(in crate::store) const TAKE_LANE: &str = concat!(
              fence = l.fence + 1, expires_at = excluded.expires_at
          where l.turn_id is null or l.expires_at <= clock_timestamp()
             or not exists (select 1 from rs_processes p
-                           where p.id = l.process_id and p.beat_at > clock_timestamp() - make_interval(secs => $10))
+                           where p.id = l.process_id and p.beat_at > statement_timestamp() - make_interval(secs => $10))
        returning fence)
      select judged.id, judged.binding, (select fence from lane) as fence from judged"
 );
@@ -71,7 +71,7 @@ pub(in crate::store) const RECORD: &str = concat!(
                 select 1 from rs_owed o
                 where o.conversation_id = j.id and o.status = 'running' and o.fence is not null and o.turn_id <> $5
                   and not exists (select 1 from rs_processes p where p.id = o.process_id
-                                  and p.beat_at > clock_timestamp() - make_interval(secs => $16))))),
+                                  and p.beat_at > statement_timestamp() - make_interval(secs => $16))))),
      taken as (
        select m.id, m.text, m.kind, m.place
        from go cross join unnest($9::uuid[], $10::text[], $11::text[]) with ordinality as m(id, text, kind, place)
