@@ -111,6 +111,7 @@ fn worker_parts(
         database: context.database.clone(),
         claimant,
         pulse: context.pulse.clone(),
+        clock: Arc::clone(&context.clock),
         manychat: context.manychat.clone(),
         acting: acting.clone(),
         retry_window: settings.retry_window,

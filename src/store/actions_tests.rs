@@ -95,7 +95,11 @@ async fn a_queued_reply_takes_its_actions_along() {
     owed::queue(&fixture.database, turn).await.unwrap();
     assert!(fixture.confirmed(turn).await.opened.is_empty());
     let claimant = claimant(&fixture).await;
-    let claim = outbox::claim(&fixture.database, &claimant, 1, 1).await.unwrap().replies.remove(0);
+    let claim = outbox::claim(&fixture.database, &claimant, 1, 1, jiff::Timestamp::now())
+        .await
+        .unwrap()
+        .replies
+        .remove(0);
     assert_eq!(open_rows(&fixture).await, 0);
     let opened = outbox::delivered(&fixture.database, &claimant, &claim).await.unwrap().unwrap();
     assert_eq!((opened.len(), opened[0].turn, opened[0].actions.expose()), (1, row, &staged()));
@@ -109,7 +113,11 @@ async fn actions_of_a_long_reply_travel_with_its_rest() {
     let (turn, _) = settled(&fixture, false, Some("rest")).await;
     assert!(fixture.confirmed(turn).await.opened.is_empty());
     let claimant = claimant(&fixture).await;
-    let claim = outbox::claim(&fixture.database, &claimant, 1, 1).await.unwrap().replies.remove(0);
+    let claim = outbox::claim(&fixture.database, &claimant, 1, 1, jiff::Timestamp::now())
+        .await
+        .unwrap()
+        .replies
+        .remove(0);
     assert_eq!(outbox::delivered(&fixture.database, &claimant, &claim).await.unwrap().unwrap().len(), 1);
 }
 
@@ -119,7 +127,11 @@ async fn a_dead_letter_drops_its_actions() {
     let fixture = Fixture::new().await;
     let (_, row) = settled(&fixture, true, None).await;
     let claimant = claimant(&fixture).await;
-    let claim = outbox::claim(&fixture.database, &claimant, 1, 1).await.unwrap().replies.remove(0);
+    let claim = outbox::claim(&fixture.database, &claimant, 1, 1, jiff::Timestamp::now())
+        .await
+        .unwrap()
+        .replies
+        .remove(0);
     outbox::dead_letter(&fixture.database, &claimant, &claim, "refused").await.unwrap();
     let statuses: Vec<Value> =
         on_record(&fixture, row).await.as_array().unwrap().iter().map(|one| one["status"].clone()).collect();
