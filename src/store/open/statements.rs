@@ -40,6 +40,9 @@ pub(in crate::store) const TAKE_LANE: &str = concat!(
 ///
 /// Rows of this process do not count as waiting longer: it keeps their order itself.
 ///
+/// A turn that has ended with a person already records nothing: its flight was given up for lost and came through after all
+/// (ARC-40, ARC-43). What ended it bears its id.
+///
 /// The conversation's row has been locked by the statement before, so what is read of it here is what is changed: of two
 /// messages at once only one finds a token due (TOK-20). The write that follows has a minute before the worker does it
 /// anew (TOK-22, TOK-25). A token that was given up has no time of issue: the next takes its place at once, but the
@@ -54,6 +57,8 @@ pub(in crate::store) const RECORD: &str = concat!(
              or coalesce(c.token_issued_at, c.rs_reissued_at, '-infinity') <= $8::timestamptz - interval '1 hour') as due,
          c.token_hash is not null and c.token_issued_at is null as given_up
        from conversations c where c.tenant_id = $1 and c.subscriber_id = $2),
+     ended as (
+       select 1 from rs_handoffs h where h.id = $5 union all select 1 from outbox x where x.id = $5),
      mine as (
        select i.id, i.message_id from rs_inbox i where i.message_id = any ($7::uuid[])),
      ahead as (
@@ -63,7 +68,7 @@ pub(in crate::store) const RECORD: &str = concat!(
        select j.id, j.binding, (j.binding <> 'unbound' or not $4) as bound, l.fence,
               j.due and j.binding <> 'bound' as issue, j.given_up
        from judged j left join rs_lanes l on l.conversation_id = j.id and l.turn_id = $5
-       where (select count(*) from mine) = cardinality($7)
+       where (select count(*) from mine) = cardinality($7) and not exists (select 1 from ended)
          and (j.binding = 'unbound' and $4
            or l.turn_id is not null
               and (select coalesce(min(id), 9223372036854775806) from mine) < (select id from ahead)
@@ -123,7 +128,7 @@ pub(in crate::store) const RECORD: &str = concat!(
        select j.id, $12::uuid, m.id, m.text, m.kind, $3::text, m.offering, j.binding, m.received_at
        from judged j, unnest($9::uuid[], $10::text[], $11::text[], $17::text[], $18::timestamptz[])
             with ordinality as m(id, text, kind, offering, received_at, place)
-       where not exists (select 1 from go) and m.id <> all ($7) and (j.binding <> 'unbound' or not $4)
+       where not exists (select 1 from go) and not exists (select 1 from ended) and m.id <> all ($7) and (j.binding <> 'unbound' or not $4)
        order by m.place
        on conflict (message_id) do update set process_id = excluded.process_id
        returning message_id),
