@@ -222,6 +222,7 @@ impl System {
         let manychat_actor = ManyChat::start(parts);
         let performer = Performer { database: context.database.clone(), manychat: manychat.clone() };
         let acting = Acting::new(performer, context.pulse.clone(), io.clone());
+        acting.watch(&restarts);
         let outbox = outbox.map(|settings| {
             Outbox::start(worker_parts(&context, settings, &acting, &io), &system_arbiter.handle())
         });
