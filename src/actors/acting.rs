@@ -1,13 +1,15 @@
 //! Performs what follows replies that are out, and puts the outcomes on the record: behind a response, behind a delivery, and
 //! what a dead process has left (AFTER-2, PERF-4, PERF-5, ARC-41). The rows of `rs_actions` are the truth; this is memory.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
+use uuid::Uuid;
 
-use super::answer::Counted;
+use super::supervised::Restarts;
+use crate::domain::ProcessId;
 use crate::store::actions::{self, OpenActions};
 use crate::store::{Database, Pulse, StoreError};
 use crate::telemetry::Seldom;
@@ -16,7 +18,11 @@ use crate::tools::{COUNTERS, Entry, Performer, Stopped};
 
 /// Pause while ManyChat may not be asked, or the database does not answer.
 const NOT_NOW: Duration = Duration::from_secs(1);
-/// Tries to put outcomes on the record, and the pause between two. After that whoever recovers this process does it.
+/// How often to look for actions of this process that nobody is at work on.
+const LOOK: Duration = Duration::from_secs(5);
+/// Longest such look.
+const LOOK_LIMIT: Duration = Duration::from_secs(10);
+/// Tries to put outcomes on the record, and the pause between two. After that the next look finds them.
 const RECORD_TRIES: u32 = 240;
 const RECORD_PAUSE: Duration = Duration::from_millis(500);
 /// Longest single try.
@@ -38,31 +44,92 @@ pub(super) struct Acting {
     performer: Performer,
     pulse: Pulse,
     io: Handle,
-    open: Arc<AtomicUsize>,
+    at_work: AtWork,
+}
+
+/// Turns whose actions are being performed, each under the id of the process that holds them.
+type AtWork = Arc<Mutex<HashSet<(Uuid, ProcessId)>>>;
+
+/// One of them, as long as it lives.
+struct Working {
+    id: (Uuid, ProcessId),
+    all: AtWork,
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
+    }
 }
 
 impl Acting {
     pub(super) fn new(performer: Performer, pulse: Pulse, io: Handle) -> Self {
-        Self { database: performer.database.clone(), performer, pulse, io, open: Arc::default() }
+        Self { database: performer.database.clone(), performer, pulse, io, at_work: Arc::default() }
+    }
+
+    /// Looks now and then for open actions of this process that it has not heard of: those whose opening the database has
+    /// carried out and not answered (ARC-46).
+    pub(super) fn watch(&self, restarts: &Restarts) {
+        let (acting, restarts) = (self.clone(), restarts.clone());
+        self.io.spawn(async move { restarts.supervise("open actions", || acting.look_again()).await });
+    }
+
+    async fn look_again(&self) {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            let process = self.pulse.process();
+            if !self.pulse.holds(process) {
+                continue;
+            }
+            let known: Vec<Uuid> = self.lock().iter().map(|(turn, _)| *turn).collect();
+            let looking = actions::forgotten(&self.database, process, &known);
+            match tokio::time::timeout(LOOK_LIMIT, looking).await.unwrap_or(Err(StoreError::InDoubt)) {
+                Ok(found) => found.into_iter().for_each(|open| self.perform_later(open, Path::Deferred)),
+                Err(error) => {
+                    static TOLD: Seldom = Seldom::new();
+                    if TOLD.now() {
+                        tracing::warn!(err = %error, "open actions not looked for");
+                    }
+                }
+            }
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashSet<(Uuid, ProcessId)>> {
+        self.at_work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `None` when somebody here is at work on them already.
+    fn begin(&self, open: &OpenActions) -> Option<Working> {
+        let id = (open.turn, open.process);
+        let begins = self.lock().insert(id);
+        begins.then(|| Working { id, all: Arc::clone(&self.at_work) })
     }
 
     /// Turns whose actions are being performed.
     pub(super) fn open(&self) -> usize {
-        self.open.load(Ordering::Acquire)
+        self.lock().len()
     }
 
-    /// Performs the actions of one turn in order, off every path. A panic leaves them to whoever recovers this process.
+    /// Performs the actions of one turn in order, off every path. After a panic the next look finds them.
     pub(super) fn perform_later(&self, open: OpenActions, path: Path) {
-        let (acting, counted) = (self.clone(), Counted::new(&self.open));
+        let Some(working) = self.begin(&open) else { return };
+        let acting = self.clone();
         self.io.spawn(async move {
             crash_points::passed(Point::MarkedActionsOpen);
-            acting.perform(&open, path).await;
-            drop(counted);
+            acting.work_off(&open, path).await;
+            drop(working);
         });
     }
 
     /// Performs what is left of the actions and ends them.
     pub(super) async fn perform(&self, open: &OpenActions, path: Path) {
+        let Some(working) = self.begin(open) else { return };
+        self.work_off(open, path).await;
+        drop(working);
+    }
+
+    async fn work_off(&self, open: &OpenActions, path: Path) {
         let mut groups: Vec<Vec<Entry>> = Vec::new();
         loop {
             match self.performer.perform(open, &mut groups).await {

@@ -111,6 +111,7 @@ fn worker_parts(
         database: context.database.clone(),
         claimant,
         pulse: context.pulse.clone(),
+        clock: Arc::clone(&context.clock),
         manychat: context.manychat.clone(),
         acting: acting.clone(),
         retry_window: settings.retry_window,
@@ -221,6 +222,7 @@ impl System {
         let manychat_actor = ManyChat::start(parts);
         let performer = Performer { database: context.database.clone(), manychat: manychat.clone() };
         let acting = Acting::new(performer, context.pulse.clone(), io.clone());
+        acting.watch(&restarts);
         let outbox = outbox.map(|settings| {
             Outbox::start(worker_parts(&context, settings, &acting, &io), &system_arbiter.handle())
         });

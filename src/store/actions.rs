@@ -1,8 +1,11 @@
 //! Actions behind a reply that is out: whose they are, taking over a dead process's, and their end on the record (ARC-41,
 //! ARC-46, LIM-1, LIM-4).
 
+use std::time::Duration;
+
 use serde_json::Value;
 use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::attempts::attempted;
@@ -14,28 +17,53 @@ const ORPHANED: &str = "
     select x.turn_id, x.conversation_id from rs_actions x
     where x.tenant_id = $1
       and not exists (select 1 from rs_processes p where p.id = x.process_id
-                      and p.beat_at > clock_timestamp() - make_interval(secs => $2))
+                      and p.beat_at > statement_timestamp() - make_interval(secs => $2))
     order by x.created_at limit 100";
 
-/// Makes a dead process's actions this process's own; only one process can. With them comes what was attempted of them,
-/// and whether a later turn of the contact has settled.
+/// What is known of the actions `taken`: what was attempted of them, and whether a later turn of the contact has settled.
+macro_rules! found {
+    () => {
+        concat!(
+            "select taken.turn_id, taken.conversation_id, c.subscriber_id, taken.actions,
+           exists (select 1 from turns later join turns own on own.id = taken.turn_id
+                   where later.conversation_id = taken.conversation_id and later.role = 'agent'
+                     and later.seq > own.seq) as outrun,
+           (select coalesce(jsonb_agg(jsonb_build_object('action', a.action, 'entry', ",
+            attempted!(),
+            ") order by a.action), '[]')
+            from rs_attempts a where a.turn_id = taken.turn_id and a.entry is not null) as attempted
+    from taken join conversations c on c.id = taken.conversation_id"
+        )
+    };
+}
+
+/// Actions of this process that it does not know of: the answer to the statement that opened them, or took them over, was
+/// lost, or their outcomes could not be recorded. A younger row's answer may still be under way.
+const FORGOTTEN: &str = concat!(
+    "with taken as (
+      select x.turn_id, x.conversation_id, x.actions from rs_actions x
+      where x.process_id = $1 and x.turn_id <> all ($2::uuid[])
+        and x.created_at < clock_timestamp() - make_interval(secs => $3)
+      order by x.created_at limit 100)
+    ",
+    found!()
+);
+
+/// Makes a dead process's actions this process's own; only one process can.
 const TAKE_OVER: &str = concat!(
     "with taken as (
       update rs_actions x set process_id = $3
       where x.turn_id = $1 and x.tenant_id = $2
         and not exists (select 1 from rs_processes p where p.id = x.process_id
-                        and p.beat_at > clock_timestamp() - make_interval(secs => $4))
+                        and p.beat_at > statement_timestamp() - make_interval(secs => $4))
       returning x.turn_id, x.conversation_id, x.actions)
-    select taken.turn_id, taken.conversation_id, c.subscriber_id, taken.actions,
-           exists (select 1 from turns later join turns own on own.id = taken.turn_id
-                   where later.conversation_id = taken.conversation_id and later.role = 'agent'
-                     and later.seq > own.seq) as outrun,
-           (select coalesce(jsonb_agg(jsonb_build_object('action', a.action, 'entry', ",
-    attempted!(),
-    ") order by a.action), '[]')
-            from rs_attempts a where a.turn_id = taken.turn_id and a.entry is not null) as attempted
-    from taken join conversations c on c.id = taken.conversation_id"
+    ",
+    found!()
 );
+
+/// After how long open actions that this process does not know of are forgotten: longer than anybody waits for the answer
+/// to a statement that opens some.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(15);
 
 /// Puts the outcomes on the record: the n-th `staged` entry gives way to the n-th group, every other entry stays, and an
 /// entry without a group stays `staged` (REC-6). The row is locked before it is read, and only whoever holds the actions
@@ -75,8 +103,10 @@ pub struct OpenActions {
     pub process: ProcessId,
     /// As the outbox payload has them (08 section 4).
     pub actions: Redacted<Value>,
-    /// What a dead process has attempted of them: number of the request and entry of the record.
+    /// What was attempted of them already: number of the request and entry of the record.
     pub attempted: Vec<(i32, Value)>,
+    /// They were found where nobody was at work on them: each attempt asks anew whether a later turn has settled.
+    pub recovered: bool,
     /// A later turn of the contact has settled since: what was never attempted is not any more (ARC-41).
     pub outrun: bool,
 }
@@ -120,14 +150,27 @@ pub async fn take_over(
         .query_opt(&statement, &[&turn, &tenant.as_str(), process.as_uuid(), &dead_secs])
         .await?;
     lease.give_back();
-    row.map(|row| {
-        let open = of_row(&row, process)?;
-        Ok(OpenActions { attempted: attempted_of(&row)?, outrun: row.try_get("outrun")?, ..open })
-    })
-    .transpose()
+    row.map(|row| recovered_of(&row, process)).transpose()
 }
 
-fn of_row(row: &Row, process: ProcessId) -> Result<OpenActions, StoreError> {
+/// Open actions of this process that are old enough to be known and are not among those `known`; at most 100.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn forgotten(
+    database: &Database,
+    process: ProcessId,
+    known: &[Uuid],
+) -> Result<Vec<OpenActions>, StoreError> {
+    let lease = database.lease().await?;
+    let statement = lease.prepared(FORGOTTEN).await?;
+    let values: &[&(dyn ToSql + Sync)] = &[process.as_uuid(), &known, &FORGOTTEN_AFTER.as_secs_f64()];
+    let rows = lease.client()?.query(&statement, values).await?;
+    lease.give_back();
+    rows.iter().map(|row| recovered_of(row, process)).collect()
+}
+
+fn recovered_of(row: &Row, process: ProcessId) -> Result<OpenActions, StoreError> {
     let conversation: Uuid = row.try_get("conversation_id")?;
     Ok(OpenActions {
         turn: row.try_get("turn_id")?,
@@ -135,8 +178,9 @@ fn of_row(row: &Row, process: ProcessId) -> Result<OpenActions, StoreError> {
         subscriber: SubscriberId::stored(row.try_get("subscriber_id")?),
         process,
         actions: Redacted::new(row.try_get("actions")?),
-        attempted: Vec::new(),
-        outrun: false,
+        attempted: attempted_of(row)?,
+        recovered: true,
+        outrun: row.try_get("outrun")?,
     })
 }
 
@@ -171,6 +215,7 @@ pub(super) fn opened_of(row: &Row, process: ProcessId) -> Result<Vec<OpenActions
                 process,
                 actions: Redacted::new(one.get_mut("actions").map(Value::take).unwrap_or_default()),
                 attempted: Vec::new(),
+                recovered: false,
                 outrun: false,
             })
         })

@@ -95,7 +95,11 @@ async fn a_queued_reply_takes_its_actions_along() {
     owed::queue(&fixture.database, turn).await.unwrap();
     assert!(fixture.confirmed(turn).await.opened.is_empty());
     let claimant = claimant(&fixture).await;
-    let claim = outbox::claim(&fixture.database, &claimant, 1, 1).await.unwrap().replies.remove(0);
+    let claim = outbox::claim(&fixture.database, &claimant, 1, 1, jiff::Timestamp::now())
+        .await
+        .unwrap()
+        .replies
+        .remove(0);
     assert_eq!(open_rows(&fixture).await, 0);
     let opened = outbox::delivered(&fixture.database, &claimant, &claim).await.unwrap().unwrap();
     assert_eq!((opened.len(), opened[0].turn, opened[0].actions.expose()), (1, row, &staged()));
@@ -109,7 +113,11 @@ async fn actions_of_a_long_reply_travel_with_its_rest() {
     let (turn, _) = settled(&fixture, false, Some("rest")).await;
     assert!(fixture.confirmed(turn).await.opened.is_empty());
     let claimant = claimant(&fixture).await;
-    let claim = outbox::claim(&fixture.database, &claimant, 1, 1).await.unwrap().replies.remove(0);
+    let claim = outbox::claim(&fixture.database, &claimant, 1, 1, jiff::Timestamp::now())
+        .await
+        .unwrap()
+        .replies
+        .remove(0);
     assert_eq!(outbox::delivered(&fixture.database, &claimant, &claim).await.unwrap().unwrap().len(), 1);
 }
 
@@ -119,7 +127,11 @@ async fn a_dead_letter_drops_its_actions() {
     let fixture = Fixture::new().await;
     let (_, row) = settled(&fixture, true, None).await;
     let claimant = claimant(&fixture).await;
-    let claim = outbox::claim(&fixture.database, &claimant, 1, 1).await.unwrap().replies.remove(0);
+    let claim = outbox::claim(&fixture.database, &claimant, 1, 1, jiff::Timestamp::now())
+        .await
+        .unwrap()
+        .replies
+        .remove(0);
     outbox::dead_letter(&fixture.database, &claimant, &claim, "refused").await.unwrap();
     let statuses: Vec<Value> =
         on_record(&fixture, row).await.as_array().unwrap().iter().map(|one| one["status"].clone()).collect();
@@ -220,4 +232,36 @@ async fn a_later_turn_outruns_the_actions_of_the_dead() {
     let tenant = TenantId::new("test").unwrap();
     let taken = take_over(&fixture.database, row, &tenant, ProcessId::fresh(), 60.0).await.unwrap().unwrap();
     assert!(taken.outrun);
+}
+
+/// ARC-41, ARC-46: actions whose opening was carried out and never answered are found by the process that holds them: none
+/// that it knows of, none whose answer may still be under way, none of another process; with what was attempted of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn actions_nobody_heard_of_are_found() {
+    let fixture = Fixture::new().await;
+    let (turn, row) = settled(&fixture, false, None).await;
+    drop(fixture.confirmed(turn).await);
+    let found = async |process, known: &[Uuid]| {
+        let found = forgotten(&fixture.database, process, known).await.unwrap();
+        found.into_iter().map(|open| open.turn).collect::<Vec<Uuid>>()
+    };
+    assert_eq!(found(fixture.process, &[]).await, [] as [Uuid; 0], "the answer may be under way");
+    let sql = format!(
+        "update rs_actions set created_at = now() - interval '16 seconds';
+         insert into rs_attempts (turn_id, action, conversation_id, process_id, entry, finished_at, outcome)
+         select turn_id, 0, conversation_id, process_id, '{{\"tool\": \"add_tag\", \"id\": \"a\"}}', now(), 'performed'
+         from rs_actions where turn_id = '{row}'"
+    );
+    fixture.client.batch_execute(&sql).await.unwrap();
+    let none: Vec<Uuid> = Vec::new();
+    assert_eq!(found(fixture.process, &[row]).await, none, "it is at work on them");
+    assert_eq!(found(ProcessId::fresh(), &[]).await, none);
+    let open = forgotten(&fixture.database, fixture.process, &[]).await.unwrap().remove(0);
+    assert_eq!(
+        (open.turn, open.actions.expose(), open.outrun, open.recovered),
+        (row, &staged(), false, true)
+    );
+    assert_eq!(open.attempted[0].1["status"], "performed");
+    assert!(resolve(&fixture.database, row, fixture.process, &json!([])).await.unwrap());
+    assert_eq!(found(fixture.process, &[]).await, none);
 }

@@ -34,7 +34,8 @@ macro_rules! attempts_of {
 }
 pub(super) use attempts_of;
 
-/// Writes the attempt when `held` has a row, and claims the opening with it where that is asked for (FN-OPEN-9).
+/// Writes the attempt when `held` has a row that is not `outrun`, and claims the opening with it where that is asked for
+/// (FN-OPEN-9).
 macro_rules! begin {
     ($held:literal) => {
         concat!(
@@ -43,23 +44,23 @@ macro_rules! begin {
             "),
             opening as (
               update conversations c set opening_sent_at = now(), updated_at = now()
-              from held where $5 and c.id = held.conversation_id and c.opening_sent_at is null
+              from held where $5 and c.id = held.conversation_id and c.opening_sent_at is null and not held.outrun
               returning 1),
             begun as (
               insert into rs_attempts (turn_id, action, conversation_id, process_id, entry)
               select $1::uuid, $2::integer, held.conversation_id, $3::uuid, $4::jsonb from held
-              where not $5 or exists (select 1 from opening)
+              where not held.outrun and (not $5 or exists (select 1 from opening))
               on conflict (turn_id, action) do nothing
               returning 1)
             select exists (select 1 from held) as held, exists (select 1 from begun) as begun,
-                   exists (select 1 from opening) as opened"
+                   exists (select 1 from opening) as opened, exists (select 1 from held where outrun) as outrun"
         )
     };
 }
 
 /// While the model runs: under the fence of the turn's lane, and as long as the turn is this process's own.
 const BEGIN_IN_TURN: &str = begin!(
-    "select o.conversation_id from rs_owed o
+    "select o.conversation_id, false as outrun from rs_owed o
      where o.turn_id = $1 and o.process_id = $3 and o.status = 'running'
        and (o.fence is null
          or exists (select 1 from rs_lanes l where l.conversation_id = o.conversation_id and l.turn_id = o.turn_id
@@ -67,8 +68,18 @@ const BEGIN_IN_TURN: &str = begin!(
 );
 
 /// After the reply: as long as the open actions are this process's own.
-const BEGIN_AFTER: &str =
-    begin!("select x.conversation_id from rs_actions x where x.turn_id = $1 and x.process_id = $3");
+const BEGIN_AFTER: &str = begin!(
+    "select x.conversation_id, false as outrun from rs_actions x where x.turn_id = $1 and x.process_id = $3"
+);
+
+/// For recovered actions, which may have waited long: as long as no later turn of the contact has settled, too (ARC-41).
+const BEGIN_RECOVERED: &str = begin!(
+    "select x.conversation_id,
+            exists (select 1 from turns later join turns own on own.id = x.turn_id
+                    where later.conversation_id = x.conversation_id and later.role = 'agent'
+                      and later.seq > own.seq) as outrun
+     from rs_actions x where x.turn_id = $1 and x.process_id = $3"
+);
 
 /// Finishes an attempt, with what an accepted action changes here: a written `link_sent` ends the pending follow-up
 /// (PERF-8), a written offering is the contact's (PERF-7). `$5` and `$6` are set for accepted ones only.
@@ -97,6 +108,8 @@ pub enum Under {
     Turn,
     /// The actions behind a reply that is out.
     Actions,
+    /// Such actions, found where nobody was at work on them.
+    Recovered,
 }
 
 /// One attempt.
@@ -125,6 +138,8 @@ pub enum Begun {
     Before,
     /// Another turn has claimed the opening.
     OpeningTaken,
+    /// A later turn of the contact has settled: it is not made any more (ARC-41).
+    Outrun,
     /// The turn, or its actions, are somebody else's now.
     Superseded,
 }
@@ -149,6 +164,7 @@ pub async fn begin(database: &Database, attempt: &Attempt, under: Under) -> Resu
     let statement = match under {
         Under::Turn => BEGIN_IN_TURN,
         Under::Actions => BEGIN_AFTER,
+        Under::Recovered => BEGIN_RECOVERED,
     };
     let values: &[&(dyn ToSql + Sync)] =
         &[&attempt.turn, &attempt.action, attempt.process.as_uuid(), &attempt.entry, &attempt.claims_opening];
@@ -157,8 +173,10 @@ pub async fn begin(database: &Database, attempt: &Attempt, under: Under) -> Resu
     lease.give_back();
     let (held, begun, opened): (bool, bool, bool) =
         (row.try_get("held")?, row.try_get("begun")?, row.try_get("opened")?);
+    let outrun: bool = row.try_get("outrun")?;
     Ok(match (held, begun) {
         (_, true) => Begun::Yes,
+        _ if outrun => Begun::Outrun,
         (false, _) => Begun::Superseded,
         (true, false) if attempt.claims_opening && !opened => Begun::OpeningTaken,
         (true, false) => Begun::Before,

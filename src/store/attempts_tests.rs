@@ -128,3 +128,29 @@ async fn a_turn_that_is_given_up_keeps_what_it_has_sent() {
         json!([flow("performed", None), flow("failed", Some("refused")), flow("failed", Some(unknown))])
     );
 }
+
+/// ARC-41: recovered actions can wait long for their turn at ManyChat; one before which a later turn of the contact has
+/// settled is not made, and takes no number. Those of a living process go on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_recovered_action_is_not_made_behind_a_later_turn() {
+    let fixture = Fixture::new().await;
+    let (_, opened) = fixture.opened().await;
+    let sql = "with t as (
+                 insert into turns (conversation_id, role, text) select id, 'agent', 'reply' from conversations
+                 returning id, conversation_id)
+               insert into rs_actions (turn_id, conversation_id, tenant_id, process_id, actions)
+               select id, conversation_id, 'test', $1, '[]' from t returning turn_id";
+    let row = fixture.client.query_one(sql, &[fixture.process.as_uuid()]).await.unwrap();
+    let turn = TurnId::from(row.get::<_, Uuid>(0));
+    let of = |action| attempt(&fixture, turn, opened.conversation, action);
+    let begun = async |action, under| begin(&fixture.database, &of(action), under).await.unwrap();
+    assert_eq!(begun(0, Under::Recovered).await, Begun::Yes);
+    assert_eq!(begun(0, Under::Recovered).await, Begun::Before);
+    let later =
+        "insert into turns (conversation_id, role, text) select id, 'agent', 'later' from conversations";
+    fixture.client.execute(later, &[]).await.unwrap();
+    assert_eq!(begun(8, Under::Recovered).await, Begun::Outrun);
+    assert_eq!(begun(8, Under::Actions).await, Begun::Yes);
+    let foreign = Attempt { process: ProcessId::fresh(), ..of(16) };
+    assert_eq!(begin(&fixture.database, &foreign, Under::Recovered).await.unwrap(), Begun::Superseded);
+}

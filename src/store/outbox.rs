@@ -4,12 +4,17 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde_json::Value;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
+use self::statements::{
+    CLAIM, DEAD_LETTER, DELIVERED, NEXT_DUE, PROGRESS, RELEASE, RENEW, RETRY, WATCH_FOREIGN,
+};
 use super::actions::{OpenActions, opened_of};
+use super::open::back;
 use super::{Database, StoreError};
 use crate::domain::{ConversationId, ProcessId, Redacted, SubscriberId, TenantId};
 
@@ -22,194 +27,11 @@ macro_rules! let_go {
           or o.rs_process_id is not null
              and (o.rs_lease_until <= now()
                or not exists (select 1 from rs_processes p where p.id = o.rs_process_id
-                              and p.beat_at > clock_timestamp() - make_interval(secs => $5))))"
+                              and p.beat_at > statement_timestamp() - make_interval(secs => $5))))"
     };
 }
 
-/// Whether the row `o` can be claimed: it is due, or whoever claimed it has let it go; then it is taken over, and the
-/// attempt counts (GAP-DL-1).
-macro_rules! claimable {
-    () => {
-        concat!(
-            "(o.status = 'pending' and o.next_attempt_at <= now() or o.status = 'delivering' and ",
-            let_go!(),
-            ")"
-        )
-    };
-}
-
-/// Whether the reply `o` must wait for one before it: an older one of the contact that is queued, or that was said and is
-/// not out yet. The latter is bounded: a living process confirms or queues it in a moment, and after 5 minutes nobody
-/// waits for it any longer; a dead one's is queued by whoever recovers it, however old it is, for whoever claims also
-/// recovers (LANE-6, ARC-42, ARC-43).
-/// Rows of one transaction have the same time: their sequence decides (GAP-DL-5).
-macro_rules! stands_behind {
-    () => {
-        "(exists (
-            select 1 from outbox e
-            where e.tenant_id = o.tenant_id and e.subscriber_id = o.subscriber_id and e.kind = 'reply'
-              and e.status in ('pending', 'delivering') and (e.created_at, e.rs_seq) < (o.created_at, o.rs_seq))
-          or exists (
-            select 1 from rs_owed s
-            where s.conversation_id = o.conversation_id and s.status = 'said' and not s.queued
-              and s.said_at < o.created_at
-              and (s.said_at > clock_timestamp() - interval '5 minutes'
-                or not exists (select 1 from rs_processes p where p.id = s.process_id
-                               and p.beat_at > clock_timestamp() - interval '1 minute'))))"
-    };
-}
-
-/// Claims due replies, at most one a contact and always its oldest: two workers can neither take one row twice nor
-/// overtake each other (BOX-10, BOX-11, PROC-2, GAP-DL-4). A dead letter that an operator sends anew is the oldest
-/// while a newer reply may be under way; it waits for that one, whose field and flow it would mix with its own
-/// (ARC-43). A claim that was let go holds nothing up. Token rows wait for nothing and hold nothing up (BOX-11, WRK-5).
-const CLAIM: &str = concat!(
-    "with under_way as materialized (
-      select o.id, o.subscriber_id from outbox o
-      where o.tenant_id = $1 and o.kind = 'reply' and o.status = 'delivering' and ",
-    let_go!(),
-    " is not true),
-    replies as (
-      select o.id from outbox o
-      where o.tenant_id = $1 and o.kind = 'reply' and ",
-    claimable!(),
-    " and not ",
-    stands_behind!(),
-    " and not exists (select 1 from under_way u where u.subscriber_id = o.subscriber_id and u.id <> o.id)
-      order by o.next_attempt_at, o.created_at, o.rs_seq
-      limit $2 for update skip locked),
-    tokens as (
-      select o.id from outbox o
-      where o.tenant_id = $1 and o.kind = 'contact_token' and ",
-    claimable!(),
-    " order by o.next_attempt_at, o.created_at, o.rs_seq
-      limit $6 for update skip locked),
-    due as (select id from replies union all select id from tokens)
-    update outbox o
-    set status = 'delivering', attempts = o.attempts + 1, rs_process_id = $3,
-        rs_lease_until = clock_timestamp() + make_interval(secs => $4)
-    from due where o.id = due.id
-    returning o.id, o.kind, o.subscriber_id, o.conversation_id, o.payload, o.attempts,
-              coalesce(o.rs_texts_sent, 0) as sent,
-              extract(epoch from clock_timestamp() - coalesce(o.rs_window_from, o.created_at))::float8 as age,
-              greatest(0, extract(epoch from (select l.next_text_at from rs_lanes l
-                                              where l.conversation_id = o.conversation_id) - clock_timestamp()))::float8
-                as pause"
-);
-
-/// A row that the reference has claimed carries no lease of ours; it gets one that no live claim outlasts, counted
-/// from when we first saw it (COMP-6). One from before the row's present due time belongs to an earlier claim: the
-/// reference does not clear our column when it gives a row back.
-const WATCH_FOREIGN: &str = "
-    update outbox set rs_lease_until = now() + interval '15 minutes'
-    where tenant_id = $1 and status = 'delivering' and rs_process_id is null
-      and (rs_lease_until is null or rs_lease_until - interval '15 minutes' < next_attempt_at)";
-
-/// Seconds until the next reply, or with $2 the next token row, is due, for the timer.
-const NEXT_DUE: &str = concat!(
-    "select extract(epoch from min(o.next_attempt_at) - clock_timestamp())::float8 as due from outbox o
-    where o.tenant_id = $1 and o.status = 'pending'
-      and (o.kind = 'contact_token' and $2
-        or o.kind = 'reply' and not ",
-    stands_behind!(),
-    " and not exists (
-            select 1 from outbox e
-            where e.tenant_id = o.tenant_id and e.subscriber_id = o.subscriber_id and e.kind = 'reply'
-              and e.status = 'delivering' and e.id <> o.id))"
-);
-
-/// Stores how many texts are out, renews the lease and sets the contact's next sending time (GAP-DL-2, PACE-2).
-const PROGRESS: &str = "
-    with held as (
-      update outbox set rs_texts_sent = $4, rs_lease_until = clock_timestamp() + make_interval(secs => $5)
-      where id = $1 and status = 'delivering' and rs_process_id = $2 and attempts = $3
-      returning conversation_id),
-    paced as (
-      update rs_lanes l set next_text_at = clock_timestamp() + make_interval(secs => $6)
-      from held where l.conversation_id = held.conversation_id)
-    select 1 as held from held";
-
-/// Keeps a claim alive while its next text waits for its turn at ManyChat.
-const RENEW: &str = "
-    update outbox set rs_texts_sent = $4, rs_lease_until = clock_timestamp() + make_interval(secs => $5)
-    where id = $1 and status = 'delivering' and rs_process_id = $2 and attempts = $3";
-
-/// All texts are out, and so the reply's actions are open, in the name of this process (PERF-5, LIM-2). The names of the
-/// reference's rows are ours: an agent's row that is not there opens nothing.
-const DELIVERED: &str = "
-    with held as (
-      update outbox
-      set status = 'delivered', delivered_at = now(), last_error = null, rs_texts_sent = $4,
-          rs_process_id = null, rs_lease_until = null
-      where id = $1 and status = 'delivering' and rs_process_id = $2 and attempts = $3
-      returning conversation_id, tenant_id, subscriber_id, payload),
-    opened as (
-      insert into rs_actions (turn_id, conversation_id, tenant_id, process_id, actions)
-      select t.id, held.conversation_id, held.tenant_id, $2, held.payload -> 'actions'
-      from held join turns t on t.conversation_id = held.conversation_id and t.id::text = held.payload ->> 'turnId'
-      where jsonb_typeof(held.payload -> 'actions') = 'array'
-      on conflict (turn_id) do nothing
-      returning turn_id, conversation_id, actions),
-    paced as (
-      update rs_lanes l set next_text_at = clock_timestamp() + make_interval(secs => $5)
-      from held where l.conversation_id = held.conversation_id)
-    select exists (select 1 from held) as held,
-      (select jsonb_agg(jsonb_build_object('turn', opened.turn_id, 'conversation', opened.conversation_id,
-                                           'subscriber', held.subscriber_id, 'actions', opened.actions))
-       from opened, held) as opened";
-
-/// Gives the row back for a later attempt; the contact's later replies become due no earlier (BOX-14), and the next
-/// text keeps its distance (PACE-3).
-const RETRY: &str = "
-    with held as (
-      update outbox
-      set status = 'pending', last_error = $4, rs_process_id = null, rs_lease_until = null,
-          next_attempt_at = clock_timestamp() + make_interval(secs => $5)
-      where id = $1 and status = 'delivering' and rs_process_id = $2 and attempts = $3
-      returning id, tenant_id, subscriber_id, conversation_id, next_attempt_at),
-    later as (
-      update outbox o set next_attempt_at = greatest(o.next_attempt_at, held.next_attempt_at)
-      from held
-      where o.tenant_id = held.tenant_id and o.subscriber_id = held.subscriber_id and o.kind = 'reply'
-        and o.status = 'pending' and o.id <> held.id),
-    paced as (
-      update rs_lanes l set next_text_at = clock_timestamp() + make_interval(secs => $6)
-      from held where l.conversation_id = held.conversation_id)
-    select 1 as held from held";
-
-/// Gives the reply up: a person takes over (DEC-31), and its actions are dropped (BOX-17, PERF-6).
-const DEAD_LETTER: &str = "
-    with held as (
-      update outbox set status = 'failed', last_error = $4, rs_process_id = null, rs_lease_until = null
-      where id = $1 and status = 'delivering' and rs_process_id = $2 and attempts = $3
-      returning conversation_id, payload),
-    marked as (
-      update conversations c set escalated_at = now(), updated_at = now()
-      from held where c.id = held.conversation_id
-      returning 1),
-    dropped as (
-      update turns t
-      set actions = (
-        select jsonb_agg(case when e.value ->> 'status' = 'staged'
-                              then e.value || '{\"status\": \"dead_lettered\"}' else e.value end order by e.place)
-        from jsonb_array_elements(t.actions) with ordinality as e(value, place))
-      from held
-      where t.conversation_id = held.conversation_id and t.id::text = held.payload ->> 'turnId'
-        and jsonb_typeof(t.actions) = 'array' and t.actions <> '[]'),
-    called as (
-      insert into rs_handoffs (conversation_id, reason)
-      select conversation_id, 'low_confidence' from held where conversation_id is not null),
-    paced as (
-      update rs_lanes l set next_text_at = clock_timestamp() + make_interval(secs => $5)
-      from held, (select count(*) from marked) as after_the_conversation
-      where l.conversation_id = held.conversation_id)
-    select 1 as held from held";
-
-/// Gives the row back unattempted, as at a stop (WRK-11).
-const RELEASE: &str = "
-    update outbox
-    set status = 'pending', attempts = attempts - 1, rs_process_id = null, rs_lease_until = null
-    where id = $1 and status = 'delivering' and rs_process_id = $2 and attempts = $3";
+mod statements;
 
 /// A reply that this process delivers now.
 #[derive(Debug)]
@@ -232,6 +54,8 @@ pub struct Claim {
     pub age: Duration,
     /// How long to wait before the first text, so that the contact's texts keep their distance.
     pub pause: Duration,
+    /// The contact wrote too long ago for the channel to take a reply: send nothing, give it up (ARC-46).
+    pub unreachable: bool,
 }
 
 /// Who claims and for how long.
@@ -299,7 +123,10 @@ pub struct Claimed {
     pub tokens: Vec<TokenClaim>,
 }
 
-/// Claims up to `most` due replies and up to `most_tokens` due token rows.
+/// Hours after a contact's last message in which the channel takes replies (QUIET-3).
+const WINDOW_HOURS: i64 = 24;
+
+/// Claims up to `most` due replies and up to `most_tokens` due token rows. `now` is business time (ARC-50).
 ///
 /// # Errors
 /// When the database does not answer; a claim that was made all the same ends with its lease.
@@ -308,12 +135,14 @@ pub async fn claim(
     claimant: &Claimant,
     most: i64,
     most_tokens: i64,
+    now: Timestamp,
 ) -> Result<Claimed, StoreError> {
     let lease = database.lease().await?;
     let statement = lease.prepared(CLAIM).await?;
     let (seconds, dead) = (claimant.lease.as_secs_f64(), claimant.dead.as_secs_f64());
+    let (tenant, since) = (claimant.tenant.as_str(), back(now, WINDOW_HOURS));
     let values: &[&(dyn ToSql + Sync)] =
-        &[&claimant.tenant.as_str(), &most, claimant.process.as_uuid(), &seconds, &dead, &most_tokens];
+        &[&tenant, &most, claimant.process.as_uuid(), &seconds, &dead, &most_tokens, &since];
     let rows = lease.client()?.query(&statement, values).await?;
     lease.give_back();
     let mut claimed = Claimed::default();
@@ -356,6 +185,7 @@ fn claim_of(row: &Row, process: ProcessId) -> Result<Claim, StoreError> {
         sent: usize::try_from(sent).unwrap_or(0),
         age: seconds(row.try_get("age")?),
         pause: seconds(row.try_get::<_, Option<f64>>("pause")?.unwrap_or(0.0)),
+        unreachable: row.try_get("unreachable")?,
     })
 }
 

@@ -275,6 +275,8 @@ fn class_of(error: &str) -> String {
         known.map_or_else(|| "no answer".to_owned(), |reason| format!("no answer ({reason})"))
     } else if error.starts_with("MANYCHAT_API_TOKEN is not set") {
         "no API token".to_owned()
+    } else if error.starts_with("not sent: the contact wrote more than 24 hours ago") {
+        "too late".to_owned()
     } else if error.starts_with("contact token write failed") {
         with_status("token write failed")
     } else {

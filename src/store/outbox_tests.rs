@@ -47,7 +47,7 @@ impl Bench {
     }
 
     async fn claim(&self, claimant: &Claimant, most: i64) -> Vec<Claim> {
-        claim(&self.database, claimant, most, 10).await.unwrap().replies
+        claim(&self.database, claimant, most, 10, Timestamp::now()).await.unwrap().replies
     }
 
     async fn row(&self, id: Uuid) -> (String, i32, Option<String>, Option<Uuid>) {
@@ -290,4 +290,83 @@ async fn a_claim_of_the_reference_and_ours_share_nothing() {
     let sql =
         "select count(*) from (select id from outbox where status = 'pending' for update skip locked) free";
     assert_eq!(reference.query_one(sql, &[]).await.unwrap().get::<_, i64>(0), 0, "nor does it find ours");
+}
+
+/// ARC-47, PACE-2, PACE-3: the distance between two texts holds for a contact without a lane too, whichever way the first
+/// delivery ends: any process finds it in the database.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_contact_without_a_lane_is_paced() {
+    let bench = Bench::new().await;
+    let me = bench.claimant().await;
+    for (contact, end) in ["progress", "delivered", "retry", "dead letter"].into_iter().enumerate() {
+        let contact = contact.to_string();
+        bench.queue(&contact, "first", -1.0).await;
+        bench.queue(&contact, "second", -1.0).await;
+        bench.client.execute("delete from rs_lanes", &[]).await.unwrap();
+        let claim = bench.claim(&me, 1).await.remove(0);
+        let (database, soon) = (&bench.database, Duration::ZERO);
+        let held = match end {
+            "progress" => {
+                progress(database, &me, &claim, 1).await.unwrap();
+                release(database, &claim).await.unwrap()
+            }
+            "delivered" => delivered(database, &me, &claim).await.unwrap().map_or(Held::Lost, |_| Held::Yes),
+            "retry" => retry(database, &me, &claim, "503", soon).await.unwrap(),
+            _ => dead_letter(database, &me, &claim, "refused").await.unwrap(),
+        };
+        assert_eq!(held, Held::Yes, "{end}");
+        let next = bench.claim(&me, 1).await.remove(0);
+        assert!(next.pause > Duration::from_secs(1), "{end}: {:?}", next.pause);
+        bench.client.execute("delete from outbox", &[]).await.unwrap();
+    }
+}
+
+/// ARC-46, QUIET-3: a reply that is a day old, to a contact who has written nothing since yesterday, is not sent; one to a
+/// contact who has, bound or not, is, and so is what an operator sends anew.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reply_a_day_late_is_unreachable() {
+    let bench = Bench::new().await;
+    let me = bench.claimant().await;
+    for contact in ["silent", "young", "wrote", "unbound", "anew"] {
+        bench.queue(contact, contact, -1.0).await;
+    }
+    let sql = "update conversations set last_message_at = now() - interval '25 hours';
+               update conversations set last_message_at = now() where subscriber_id = 'wrote';
+               update outbox set created_at = now() - interval '25 hours' where subscriber_id <> 'young';
+               update outbox set rs_window_from = now() where subscriber_id = 'anew';
+               insert into turns (conversation_id, role, text, bound)
+               select id, 'user', 'hello', false from conversations where subscriber_id = 'unbound'";
+    bench.client.batch_execute(sql).await.unwrap();
+    let claims = bench.claim(&me, 10).await;
+    let unreachable: Vec<&str> =
+        claims.iter().filter(|claim| claim.unreachable).map(|claim| claim.subscriber.expose()).collect();
+    assert_eq!((claims.len(), unreachable), (5, vec!["silent"]));
+}
+
+/// BOX-10: a look reads every waiting row about once, however many contacts wait, and not once more for each that it asks
+/// whether something stands before it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_look_reads_the_backlog_once() {
+    let bench = Bench::new().await;
+    let me = bench.claimant().await;
+    let sql = "with c as (
+                 insert into conversations (tenant_id, subscriber_id, channel)
+                 select 't', n::text, 'whatsapp' from generate_series(1, 2000) n returning id, subscriber_id)
+               insert into outbox (tenant_id, subscriber_id, conversation_id, payload)
+               select 't', subscriber_id, id, '{\"messages\": [\"text\"]}' from c";
+    bench.client.batch_execute(sql).await.unwrap();
+    let explained = format!(
+        "prepare look (text, bigint, uuid, float8, float8, bigint, timestamptz) as {CLAIM};
+         set plan_cache_mode = force_generic_plan"
+    );
+    bench.client.batch_execute(&explained).await.unwrap();
+    let process = me.process.as_uuid();
+    let look = format!(
+        "explain (analyze, buffers, format json) execute look ('t', 20, '{process}', 60, 20, 4, now())"
+    );
+    let plan = bench.client.query_one(&look, &[]).await.unwrap().get::<_, Value>(0);
+    let root = &plan[0]["Plan"];
+    let pages = root["Shared Hit Blocks"].as_i64().unwrap() + root["Shared Read Blocks"].as_i64().unwrap();
+    assert_eq!(root["Actual Rows"].as_f64(), Some(20.0));
+    assert!(pages < 3000, "{pages} pages for 2000 rows that wait");
 }

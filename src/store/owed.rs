@@ -15,7 +15,8 @@ use super::{Database, StoreError};
 use crate::domain::{ConversationId, ProcessId, SubscriberId, TenantId, TurnId};
 use crate::telemetry::crash_points::{self, Sabotage};
 
-/// When a reply of the contact `c` that is queued now is due: never before one that is queued already (BOX-3).
+/// When a reply of the contact `c` that is queued now is due: never before one that is queued already (BOX-3). Whoever queues
+/// one dates it after the wait for the conversation's lock: its date is its place (ARC-43).
 macro_rules! due_behind {
     () => {
         "greatest(now(), (select max(x.next_attempt_at) from outbox x
@@ -67,7 +68,7 @@ const ORPHANS: &str = "
     select o.turn_id, o.conversation_id, o.status, o.queued from rs_owed o
     where o.tenant_id = $1
       and not exists (select 1 from rs_processes p where p.id = o.process_id
-                      and p.beat_at > clock_timestamp() - make_interval(secs => $2))
+                      and p.beat_at > statement_timestamp() - make_interval(secs => $2))
     order by o.created_at limit 100";
 
 /// Puts a said reply into the outbox, once and whole. It keeps its place among the contact's replies: another process may
@@ -116,9 +117,10 @@ const ABANDON: &str = concat!(
       insert into rs_handoffs (conversation_id, turn_id, reason)
       select conversation_id, $1::uuid, 'low_confidence' from gone where bound),
     told as (
-      insert into outbox (tenant_id, subscriber_id, conversation_id, kind, payload, next_attempt_at)
+      insert into outbox (tenant_id, subscriber_id, conversation_id, kind, payload, next_attempt_at, created_at)
       select c.tenant_id, c.subscriber_id, c.id, 'reply', $6::jsonb, ",
     due_behind!(),
+    ", clock_timestamp()",
     " from gone join conversations c on c.id = gone.conversation_id where not $5),
     nudged as (
       update nudges n set status = 'cancelled', cancel_reason = 'escalated', updated_at = now()
@@ -159,9 +161,10 @@ const HANDOFF_WITHOUT_TURN: &str = concat!(
       update nudges n set status = 'cancelled', cancel_reason = 'escalated', updated_at = now()
       from contact, go where n.conversation_id = contact.id and contact.bound and n.status = 'pending'),
     told as (
-      insert into outbox (id, tenant_id, subscriber_id, conversation_id, kind, payload, next_attempt_at)
+      insert into outbox (id, tenant_id, subscriber_id, conversation_id, kind, payload, next_attempt_at, created_at)
       select $3, c.tenant_id, c.subscriber_id, (select id from contact), 'reply', $4::jsonb, ",
     due_behind!(),
+    ", clock_timestamp()",
     " from go, (select $1::text as tenant_id, $2::text as subscriber_id) c where not $5
       on conflict (id) do nothing)
     select exists (select 1 from go) or exists (select 1 from earlier) as handed_off,

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::store::open::{Opened, open};
 use crate::store::settle::tests::Fixture;
 
 const COPY: &str = "A person will answer.";
@@ -221,4 +222,24 @@ async fn only_a_queued_reply_of_the_contact_holds_the_next_back() {
     fixture.client.execute("delete from outbox where payload <> '{}'", &[]).await.unwrap();
     let held = row("reply", "pending", "70010001").await;
     assert_eq!(due("second").await, (held, false));
+}
+
+/// ARC-40, ARC-43: a flight that was given up for lost, and whose message has ended with a person, comes through after all:
+/// it records nothing, keeps nothing and holds nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_late_flight_makes_no_second_ending() {
+    for told in [false, true] {
+        let ending = Ending::new().await;
+        ending.hand_off(Some(RIGHT), told).await;
+        let copies = i64::from(!told);
+        let mut request = ending.fixture.request(ending.turn);
+        request.token_digest = Some(RIGHT.to_owned());
+        let late = open(&ending.fixture.database, &request).await.unwrap();
+        assert!(matches!(&late, Opened::Waiting(waits) if waits.kept.is_empty()), "{late:?}");
+        assert_eq!(ending.state().await, (true, 1, copies, 0));
+        let sql = "select (select count(*) from turns) + (select count(*) from rs_owed)
+                        + (select count(*) from rs_lanes where turn_id is not null)";
+        assert_eq!(ending.fixture.client.query_one(sql, &[]).await.unwrap().get::<_, i64>(0), 0);
+        ending.fixture.open(&ending.fixture.request(TurnId::fresh())).await;
+    }
 }

@@ -1,5 +1,6 @@
-//! Settle, the second flight of a turn: one statement that records the reply, marks a handoff, decides whether
-//! the reply goes inline or behind another, and releases the lane, all under the fence (ARC-45, ARC-46).
+//! Settle, the second flight of a turn: behind the conversation's lock, one statement that records the reply, marks a
+//! handoff, decides whether the reply goes inline or behind another, and releases the lane, all under the fence (ARC-45,
+//! ARC-46, ARC-47).
 
 use rust_decimal::Decimal;
 use serde::Serialize;
@@ -7,6 +8,7 @@ use serde_json::Value;
 use tokio_postgres::types::{Json, ToSql};
 use uuid::Uuid;
 
+use super::flight::behind_lock;
 use super::{Database, StoreError};
 use crate::domain::{ConversationId, EscalationReason, Fence, Outcome, ProcessId, TurnId};
 use crate::telemetry::crash_points::{self, Point};
@@ -14,9 +16,10 @@ use crate::telemetry::crash_points::{self, Point};
 /// Turns the owed reply from `running` to `said` and writes all that hangs on it. It changes nothing when the
 /// turn was superseded: its lane has another fence, or its owed row is no longer `running`.
 ///
-/// The conversation's row is locked before the lane's, as in Open: in the other order the two could wait for each
-/// other. It is locked before the agent's row gets its place in the order of turns, so that no later Open can have read
-/// past it (ARC-34).
+/// The conversation's row is locked by the statement before: whether a reply is queued, and whether others wait, is then
+/// read after the wait for whoever has queued one meanwhile (ARC-43, ARC-47). It is locked before the lane's, as in Open: in
+/// the other order the two could wait for each other. And it is locked before the agent's row gets its place in the order
+/// of turns, so that no later Open can have read past it (ARC-34). The reply is dated after the lock for the same reason.
 ///
 /// A reply that waits for a flow is due when that has played (WAIT-2). Staged actions stand in the payload of the outbox,
 /// and on the owed row as long as the reply may go inline (AFTER-2, AFTER-9).
@@ -26,7 +29,7 @@ use crate::telemetry::crash_points::{self, Point};
 /// behind it, due a moment later, so that the remainder is there first (ARC-43).
 pub(super) const SETTLE: &str = "
     with contact as (
-      select id from conversations where id = $1 for no key update),
+      select id from conversations where id = $1),
     lane as (
       update rs_lanes l set turn_id = null, process_id = null, expires_at = null
       from contact where l.conversation_id = contact.id and l.turn_id = $2 and l.fence = $3
@@ -40,7 +43,7 @@ pub(super) const SETTLE: &str = "
                        and not o.queued and (o.process_id <> $4 or o.rest is not null)) as queue),
     owed as (
       update rs_owed o
-      set status = 'said', payload = $6, tokens = $7, cost_usd = $8, charged = $9, said_at = now(), queued = way.queue,
+      set status = 'said', payload = $6, tokens = $7, cost_usd = $8, charged = $9, said_at = clock_timestamp(), queued = way.queue,
           rest = case when not way.queue then $23::jsonb end,
           actions = case when not way.queue and $23 is null then $6::jsonb -> 'actions' end,
           not_before = clock_timestamp() + make_interval(secs => $24)
@@ -60,8 +63,8 @@ pub(super) const SETTLE: &str = "
       from owed, jsonb_to_record($28::jsonb) as x(cause text, interventions text[], confidence real, ungrounded integer)
       where $28::jsonb is not null),
     queued as (
-      insert into outbox (tenant_id, subscriber_id, conversation_id, kind, payload, next_attempt_at)
-      select c.tenant_id, c.subscriber_id, c.id, 'reply', $6,
+      insert into outbox (tenant_id, subscriber_id, conversation_id, kind, payload, created_at, next_attempt_at)
+      select c.tenant_id, c.subscriber_id, c.id, 'reply', $6, clock_timestamp(),
              greatest(now(), clock_timestamp() + make_interval(secs => $24),
                       (select max(x.next_attempt_at) from outbox x
                               where x.tenant_id = c.tenant_id and x.subscriber_id = c.subscriber_id
@@ -220,7 +223,6 @@ pub async fn settle(database: &Database, request: &SettleRequest) -> Result<Sett
 
 async fn settle_once(database: &Database, request: &SettleRequest) -> Result<Settlement, StoreError> {
     let lease = database.lease().await?;
-    let statement = lease.prepared(SETTLE).await?;
     let agent = &request.agent;
     let usage = agent.usage.as_ref();
     let summary = request.summary.as_ref();
@@ -258,7 +260,7 @@ async fn settle_once(database: &Database, request: &SettleRequest) -> Result<Set
         &summary.map(|summary| &summary.known),
         &request.checks.as_ref().map(Json),
     ];
-    let row = lease.client()?.query_opt(&statement, values).await?;
+    let row = behind_lock(&lease, request.conversation, SETTLE, values).await?;
     lease.give_back();
     crash_points::passed_if(row.is_some(), Point::SettleCommitted);
     let Some(row) = row else {
@@ -282,3 +284,7 @@ fn column(count: Option<u64>) -> Option<i32> {
 #[cfg(test)]
 #[path = "settle_tests.rs"]
 pub(super) mod tests;
+
+#[cfg(test)]
+#[path = "contention_tests.rs"]
+mod contention_tests;

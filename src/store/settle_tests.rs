@@ -85,8 +85,21 @@ impl Fixture {
         rest: &[&str],
     ) -> (TurnId, Settled) {
         let (turn, opened) = self.opened().await;
+        let request = self.reply(turn, &opened, deferred, all, rest);
+        (turn, settle(&self.database, &request).await.unwrap().settled)
+    }
+
+    /// What an opened turn asks of Settle.
+    pub(in crate::store) fn reply(
+        &self,
+        turn: TurnId,
+        opened: &OpenTurn,
+        deferred: bool,
+        all: &[&str],
+        rest: &[&str],
+    ) -> SettleRequest {
         let payload = |texts: &[&str]| json!({ "messages": texts });
-        let request = SettleRequest {
+        SettleRequest {
             conversation: opened.conversation,
             turn,
             fence: opened.fence,
@@ -107,8 +120,21 @@ impl Fixture {
             checks: None,
             not_before: None,
             summary: None,
-        };
-        (turn, settle(&self.database, &request).await.unwrap().settled)
+        }
+    }
+
+    /// A connection of somebody else.
+    pub(in crate::store) async fn connect(&self) -> Client {
+        self._server.connect().await.unwrap()
+    }
+
+    /// Returns when a statement in this database waits for a lock.
+    pub(in crate::store) async fn until_somebody_waits(&self) {
+        let sql = "select count(*) from pg_stat_activity
+                   where datname = current_database() and wait_event_type = 'Lock'";
+        while self.client.query_one(sql, &[]).await.unwrap().get::<_, i64>(0) == 0 {
+            tokio::task::yield_now().await;
+        }
     }
 
     /// Confirms the reply; true when something follows it.
@@ -210,7 +236,7 @@ async fn claimed(fixture: &Fixture) -> Vec<Vec<String>> {
     };
     let sql = "insert into rs_processes (id, tenant_id) values ($1, 'test')";
     fixture.client.execute(sql, &[claimant.process.as_uuid()]).await.unwrap();
-    let claims = outbox::claim(&fixture.database, &claimant, 10, 10).await.unwrap().replies;
+    let claims = outbox::claim(&fixture.database, &claimant, 10, 10, Timestamp::now()).await.unwrap().replies;
     let mut texts = Vec::new();
     for claim in claims {
         texts.push(claim.texts.expose().clone());

@@ -1,6 +1,6 @@
 //! The statements that are prepared when a connection opens.
 
-use super::{inbox, open, owed, rate, settle};
+use super::{flight, inbox, open, owed, rate, settle};
 
 /// Every statement of the request path (ARC-6, ARC-30).
 pub(super) const REQUEST_PATH: &[&str] = &[
@@ -9,6 +9,7 @@ pub(super) const REQUEST_PATH: &[&str] = &[
     open::TAKE_LANE,
     open::RECORD,
     open::READ,
+    flight::LOCK,
     settle::SETTLE,
     owed::CONFIRM,
     rate::RESERVE,

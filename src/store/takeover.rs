@@ -3,6 +3,7 @@
 
 use tokio_postgres::types::ToSql;
 
+use super::flight::behind_lock;
 use super::{Database, StoreError};
 use crate::domain::{ConversationId, Fence, ProcessId, TurnId};
 
@@ -38,11 +39,11 @@ macro_rules! pause_join {
 
 pub(super) use {pause_columns, pause_join};
 
-/// Under the fence, as Settle; locks the conversation's row first, as Open and Settle do. What Open counted for the cap
+/// Under the fence and behind the conversation's lock, as Settle. What Open counted for the cap
 /// is taken back: a chat with a person must not end in the cap, which would be another handoff (CAP-4).
 const HUSH: &str = "
     with contact as (
-      select id from conversations where id = $1 for no key update),
+      select id from conversations where id = $1),
     lane as (
       update rs_lanes l set turn_id = null, process_id = null, expires_at = null
       from contact, rs_owed o
@@ -86,10 +87,9 @@ pub async fn hush(
     process: ProcessId,
 ) -> Result<Hushed, StoreError> {
     let lease = database.lease().await?;
-    let statement = lease.prepared(HUSH).await?;
     let fence = fence.map(Fence::get);
     let values: &[&(dyn ToSql + Sync)] = &[conversation.as_uuid(), turn.as_uuid(), &fence, process.as_uuid()];
-    let ended = lease.client()?.query_opt(&statement, values).await?;
+    let ended = behind_lock(&lease, conversation, HUSH, values).await?;
     lease.give_back();
     match ended {
         Some(row) => Ok(Hushed::Ended { others_wait: row.try_get("others_wait")? }),

@@ -31,6 +31,8 @@ const PER_ACTION: i32 = 8;
 const SECOND_RUN: i32 = 4096;
 /// Longest recorded error, in UTF-16 units (PERF-10).
 const LONGEST_ERROR: usize = 200;
+/// Why an action is not performed any more when a later turn has settled (ARC-41).
+const ENDED_FIRST: &str = "process ended first";
 /// What stands for a note and for the contact's id in an error.
 const HIDDEN: &str = "[removed]";
 
@@ -112,7 +114,7 @@ impl Performer {
             conversation: open.conversation,
             subscriber: open.subscriber.clone(),
             process: open.process,
-            under: Under::Actions,
+            under: if open.recovered { Under::Recovered } else { Under::Actions },
         };
         let actions = open.actions.expose().as_array().map_or(&[][..], Vec::as_slice);
         for (index, value) in actions.iter().enumerate().skip(groups.len()) {
@@ -145,7 +147,7 @@ impl Performer {
                 break;
             }
             if open.outrun {
-                entries.push(failed(action, "process ended first"));
+                entries.push(failed(action, ENDED_FIRST));
                 break;
             }
             match self.once(place, number * PER_ACTION + depth, action, Priority::Background).await {
@@ -207,6 +209,7 @@ impl Performer {
                 Tried::Entry(failed(action, "outcome unknown: it was attempted before"))
             }
             Some(Ok(Begun::OpeningTaken)) => Tried::Nothing,
+            Some(Ok(Begun::Outrun)) => Tried::Entry(failed(action, ENDED_FIRST)),
             Some(Ok(Begun::Superseded)) => {
                 Tried::Stopped(Stopped::Superseded, failed(action, "not attempted: the turn was superseded"))
             }

@@ -47,6 +47,7 @@ impl Bench {
             process: self.acting.process,
             actions: Redacted::new(actions),
             attempted: Vec::new(),
+            recovered: false,
             outrun: false,
         }
     }

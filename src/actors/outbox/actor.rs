@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 use super::delivery::{self, Ended};
 use super::token;
 use crate::actors::acting::Acting;
+use crate::domain::Clock;
 use crate::manychat;
 use crate::store::outbox::{self, Claim, Claimant, Claimed, TokenClaim};
 use crate::store::{Database, Pulse, StoreError};
@@ -43,6 +44,8 @@ pub(in crate::actors) struct WorkerParts {
     pub(in crate::actors) database: Database,
     pub(in crate::actors) claimant: Claimant,
     pub(in crate::actors) pulse: Pulse,
+    /// Tells who wrote too long ago (ARC-46).
+    pub(in crate::actors) clock: Arc<dyn Clock>,
     pub(in crate::actors) manychat: manychat::Handle,
     /// Performs what follows a delivered reply (WRK-7).
     pub(in crate::actors) acting: Acting,
@@ -322,7 +325,8 @@ async fn claim(
         ..parts.claimant.clone()
     };
     let most = |free: usize| i64::try_from(free).unwrap_or(1);
-    let claimed = outbox::claim(&parts.database, &claimant, most(replies), most(tokens)).await?;
+    let now = parts.clock.now();
+    let claimed = outbox::claim(&parts.database, &claimant, most(replies), most(tokens), now).await?;
     crash_points::passed_if(!claimed.replies.is_empty(), Point::ClaimTaken);
     let due = match claimed.replies.is_empty() && claimed.tokens.is_empty() {
         true => outbox::next_due(&parts.database, &claimant.tenant, tokens > 0).await?,

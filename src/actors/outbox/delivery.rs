@@ -20,6 +20,9 @@ const RECORD_PAUSE: Duration = Duration::from_millis(500);
 /// lost database makes possible (ARC-43).
 const RECORD_TRIES: u32 = 240;
 
+/// Why a reply is given up untried (ARC-46).
+const UNREACHABLE: &str = "not sent: the contact wrote more than 24 hours ago";
+
 /// How a delivery ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
@@ -37,6 +40,9 @@ pub(super) enum Ended {
 
 /// Delivers what is left of the reply (GAP-DL-2) and records the end.
 pub(super) async fn deliver(parts: &WorkerParts, claim: Claim) -> Ended {
+    if claim.unreachable {
+        return give_up(parts, &claim, UNREACHABLE).await;
+    }
     for (index, text) in claim.texts.expose().iter().enumerate().skip(claim.sent) {
         // After a silence others may be sending it (ARC-44).
         if !parts.pulse.holds(claim.process) {
@@ -118,7 +124,7 @@ async fn failed(parts: &WorkerParts, claim: &Claim, error: &ManyChatError) -> En
     let delay = delay(claim.attempt, error.retry_after(), random_share());
     let too_old = claim.age + claim.pause >= parts.retry_window;
     if error.class() == Class::Final || too_old {
-        give_up(parts, claim, error).await
+        give_up(parts, claim, &error.to_string()).await
     } else {
         again(parts, claim, error, delay).await
     }
@@ -140,9 +146,8 @@ async fn again(parts: &WorkerParts, claim: &Claim, error: &ManyChatError, delay:
     Ended::Retrying
 }
 
-async fn give_up(parts: &WorkerParts, claim: &Claim, error: &ManyChatError) -> Ended {
-    let text = error.to_string();
-    let held = record(|| outbox::dead_letter(&parts.database, &parts.claimant, claim, &text)).await;
+async fn give_up(parts: &WorkerParts, claim: &Claim, error: &str) -> Ended {
+    let held = record(|| outbox::dead_letter(&parts.database, &parts.claimant, claim, error)).await;
     if held == Held::Lost {
         return Ended::Lost;
     }
@@ -150,7 +155,7 @@ async fn give_up(parts: &WorkerParts, claim: &Claim, error: &ManyChatError) -> E
         outboxId = %claim.id,
         kind = "reply",
         attempts = claim.attempt,
-        err = text.as_str(),
+        err = error,
         "outbox dead-lettered"
     );
     Ended::DeadLettered
