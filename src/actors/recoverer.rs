@@ -16,6 +16,7 @@ use crate::store::StoreError;
 use crate::store::actions;
 use crate::store::inbox;
 use crate::store::owed::{self, Orphan, OrphanState};
+use crate::store::processes;
 use crate::telemetry::Seldom;
 
 /// Late turns at the same time; each may call the model, and living contacts need it too.
@@ -95,6 +96,17 @@ impl Recoverer {
                 }
             }
             drop(looking);
+        });
+    }
+
+    /// Takes processes that died long ago off the list, in the background.
+    pub(super) fn forget(&self) {
+        let context = Arc::clone(&self.late.context);
+        self.io.spawn(async move {
+            let forgotten = processes::forget_silent(&context.database, &context.settings.tenant).await;
+            if let Err(error) = forgotten {
+                tracing::warn!(err = %error, "dead processes not taken off the list");
+            }
         });
     }
 

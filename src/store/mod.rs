@@ -6,6 +6,7 @@ mod address;
 mod binding;
 mod error;
 mod flight;
+mod lease;
 mod pool;
 mod pulse;
 mod statements;

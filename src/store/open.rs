@@ -325,7 +325,7 @@ async fn fly(
         &request.acted_by,
     ];
     let (begun, lane, recorded, reading, committed) = tokio::join!(
-        client.execute(&begin, &[]),
+        lease.begin(&begin),
         client.query_opt(&take_lane, lane_values),
         client.query_one(&record, record_values),
         client.query_opt(&read, read_values),
@@ -333,7 +333,7 @@ async fn fly(
     );
     begun?;
     let rows = (lane?, recorded?, reading?);
-    Ok(committed.map(|_| rows)?)
+    committed.map(|_| rows)
 }
 
 /// The column `history` of a row; empty when the turn may not read it.
