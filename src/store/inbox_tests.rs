@@ -46,7 +46,7 @@ impl Bench {
         let id: Uuid = client.query_one(sql, &[]).await.unwrap().get(0);
         let (here, there) = (ProcessId::fresh(), ProcessId::fresh());
         for process in [here, there] {
-            processes::beat(&client, process, &tenant()).await.unwrap();
+            processes::enter(&client, process, &tenant(), 20.0).await.unwrap();
         }
         Self { database, client, conversation: id.into(), here, there, _server: server }
     }
@@ -203,7 +203,7 @@ async fn messages_of_a_dead_process_are_found() {
     assert_eq!(found().await, 0, "the first one is in living hands");
     bench.client.execute("delete from rs_processes where id = $1", &[bench.here.as_uuid()]).await.unwrap();
     assert_eq!(found().await, 1);
-    processes::beat(&bench.client, bench.here, &tenant()).await.unwrap();
+    processes::enter(&bench.client, bench.here, &tenant(), 20.0).await.unwrap();
     assert_eq!(found().await, 0);
     let age = "update rs_inbox set created_at = now() - interval '31 minutes'";
     bench.client.batch_execute(age).await.unwrap();

@@ -215,8 +215,10 @@ async fn an_outage_of_the_database_silences_nobody() {
     let before = process_of(&app).await;
     assert!(app.send("how much is it?").await.texts()[0].contains("$450.00"));
     proxy.stall(true);
-    app.log_line("silent for too long: going on under a new process id").await;
+    app.log_line("silent for too long: what this process held is left to others").await;
+    assert_eq!(process_of(&app).await, before, "an id that has not beaten belongs to nobody yet");
     proxy.stall(false);
+    app.log_line("silent for too long: going on under a new process id").await;
     assert_ne!(process_of(&app).await, before);
     assert_eq!(app.send("thanks").await.texts().len(), 1);
     assert_eq!(app.turns().await[3]["outcome"], "answered_inline");
