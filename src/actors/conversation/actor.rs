@@ -19,6 +19,7 @@ use crate::actors::answer::{Counted, Told};
 use crate::actors::confirmer::{Confirmer, Watched};
 use crate::actors::directory::{ContactKey, Directory};
 use crate::actors::outbox::OutboxWaker;
+use crate::actors::recoverer::Recoverer;
 use crate::actors::waking::LaneWatch;
 use crate::domain::Deadline;
 use crate::store::inbox::Kept;
@@ -57,6 +58,8 @@ pub(in crate::actors) struct Shared {
     pub(in crate::actors) pulse: Pulse,
     /// Where conversations that wait for a lane are found when it is free.
     pub(in crate::actors) lanes: LaneWatch,
+    /// Runs what dead processes owe; `None` in a process that recovers nothing.
+    pub(in crate::actors) recoverer: Option<Recoverer>,
     /// The runtime that steps run on; nothing may block an arbiter (ARC-21).
     pub(in crate::actors) io: Handle,
 }
@@ -387,6 +390,9 @@ impl ConversationActor {
         if let Some(conversation) = waits.conversation {
             self.mailbox.face.set_conversation(conversation);
         }
+        if let (Some(owed), Some(recoverer)) = (waits.owed_first, &self.shared.recoverer) {
+            recoverer.run_first(owed);
+        }
         let Some(current) = self.turns.remove(&turn) else { return OpenResult::Waits { gone: Vec::new() } };
         let arrivals = current.into_arrivals(&waits.kept);
         let gone =
@@ -452,10 +458,9 @@ impl Actor for ConversationActor {
     /// Runs after an orderly leave and while a panic unwinds alike.
     fn stopped(&mut self, _: &mut Self::Context) {
         for (_, mut current) in self.turns.drain() {
-            // Dropping the callers makes their requests answer the handoff copy.
-            let told = if current.is_waited_for() { Told::Yes } else { Told::No };
+            // Dropping the callers answers their requests silently: nobody knows here whether a reply was settled.
             let failure = current.failure(self.mailbox.face.conversation());
-            self.shared.steps.resolve_later(Arc::clone(&current.request), told, failure);
+            self.shared.steps.resolve_later(Arc::clone(&current.request), Told::No, failure);
         }
         if let Some(directory) = self.directory.upgrade() {
             directory.ended(&self.key, self.generation);
