@@ -27,7 +27,7 @@ use crate::turn::{
 };
 
 /// Nothing reaches a contact who wrote longer ago than this: the channel does not allow it (ARC-46).
-const UNREACHABLE: SignedDuration = SignedDuration::from_hours(24);
+pub(super) const UNREACHABLE: SignedDuration = SignedDuration::from_hours(24);
 
 /// How long the server may still be at work on a statement that did not answer.
 const IN_DOUBT: Duration = Duration::from_secs(5);
@@ -330,7 +330,8 @@ const fn opened_failed(conversation: ConversationId, cause: StoreError) -> Failu
     Failure { left: Left::Opened, cause, conversation: Some(conversation) }
 }
 
-fn is_out_of_reach(came: Timestamp, now: Timestamp) -> bool {
+/// Whether the channel delivers nothing any more to a contact whose last message came then.
+pub(super) fn is_out_of_reach(came: Timestamp, now: Timestamp) -> bool {
     now.duration_since(came) > UNREACHABLE
 }
 
