@@ -27,7 +27,7 @@ pub(super) async fn behind_lock(
     let (statement, commit) = (lease.prepared(sql).await?, lease.prepared(COMMIT).await?);
     let (client, id): (_, &[&(dyn ToSql + Sync)]) = (lease.client()?, &[conversation.as_uuid()]);
     let (begun, locked, row, committed) = tokio::join!(
-        client.execute(&begin, &[]),
+        lease.begin(&begin),
         client.execute(&lock, id),
         client.query_opt(&statement, values),
         client.execute(&commit, &[]),

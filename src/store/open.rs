@@ -107,6 +107,8 @@ pub struct Waits {
     pub conversation: Option<ConversationId>,
     /// Those of the messages that stand in the inbox now. Any other was there and has been taken over or erased.
     pub kept: Vec<Uuid>,
+    /// A turn that a dead process owes the contact: it runs before them (DEC-35).
+    pub owed_first: Option<TurnId>,
 }
 
 /// A turn that may run.
@@ -195,7 +197,8 @@ async fn open_once(database: &Database, request: &OpenRequest) -> Result<Opened,
     }
     let conversation = lane_row.map(|row| row.try_get::<_, Uuid>("id")).transpose()?;
     let conversation = conversation.map(ConversationId::from);
-    Ok(Opened::Waiting(Waits { conversation, kept: recorded.try_get("waiting")? }))
+    let owed_first = recorded.try_get::<_, Option<Uuid>>("owed_first")?.map(TurnId::from);
+    Ok(Opened::Waiting(Waits { conversation, kept: recorded.try_get("waiting")?, owed_first }))
 }
 
 /// Values derived from the request that the statements refer to.

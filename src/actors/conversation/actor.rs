@@ -19,6 +19,7 @@ use crate::actors::answer::{Counted, Told};
 use crate::actors::confirmer::{Confirmer, Watched};
 use crate::actors::directory::{ContactKey, Directory};
 use crate::actors::outbox::OutboxWaker;
+use crate::actors::recoverer::Recoverer;
 use crate::actors::waking::LaneWatch;
 use crate::domain::Deadline;
 use crate::store::inbox::Kept;
@@ -26,6 +27,7 @@ use crate::store::open::Waits;
 use crate::store::{Pulse, StoreError};
 use crate::turn::{Draft, KeepReport, OpenReport, SettleReport, Way};
 
+mod beginning;
 mod telling;
 
 /// How long to wait before asking for a lane a second time: its release may have been missed by a hair.
@@ -52,6 +54,8 @@ pub(in crate::actors) struct Shared {
     pub(in crate::actors) pulse: Pulse,
     /// Where conversations that wait for a lane are found when it is free.
     pub(in crate::actors) lanes: LaneWatch,
+    /// Runs what dead processes owe; `None` in a process that recovers nothing.
+    pub(in crate::actors) recoverer: Option<Recoverer>,
     /// The runtime that steps run on; nothing may block an arbiter (ARC-21).
     pub(in crate::actors) io: Handle,
 }
@@ -151,7 +155,7 @@ impl ConversationActor {
         match effect {
             Effect::Store(ticket) => self.keep(ticket, ctx),
             Effect::WaitForQuiet(first) => self.wait_for_quiet(first, ctx),
-            Effect::Open(tickets) => self.begin(&tickets, ctx),
+            Effect::Open(tickets) => self.begin(tickets, 0, ctx),
             Effect::WaitForLane => self.wait_for_lane(ctx),
             Effect::Decide(turn) => self.decide(turn, ctx),
             Effect::Settle { turn, deferred, held } => self.settle(turn, deferred, held, ctx),
@@ -224,30 +228,6 @@ impl ConversationActor {
             self.shared.lanes.forget(conversation);
         }
         self.feed(Event::LaneTimerFired, ctx);
-    }
-
-    /// Takes the turn's messages out of the mailbox and opens it.
-    fn begin(&mut self, tickets: &[Ticket], ctx: &mut Context<Self>) {
-        let current = Current::of(self.mailbox.take(tickets), self.shared.pulse.process());
-        let (Some(turn), Some(current)) = (tickets.first().copied(), current) else { return };
-        self.turns.insert(turn, current);
-        self.give_up_waiting(turn, ctx);
-        let Some(current) = self.turns.get(&turn) else { return };
-        // What stands in the inbox is safe, and its deadline answers it silently (LANE-4): the flight has no share of
-        // the deadline to keep to.
-        let limit = if current.is_stored() { None } else { current.limit() };
-        let future = self.shared.steps.open(Arc::clone(&current.request), limit);
-        self.run(turn, current.span.clone(), ctx, async move { StepOutcome::Opened(future.await) });
-    }
-
-    /// Too little is left of the deadline for another flight: its request is answered now, as the deadline would a
-    /// moment later, and the turn goes on without it.
-    fn give_up_waiting(&mut self, turn: Ticket, ctx: &mut Context<Self>) {
-        let current = self.turns.get(&turn);
-        let late = current.filter(|current| current.limit().is_some_and(|left| left < SHORTEST_FLIGHT));
-        if let Some(live) = late.and_then(Current::live) {
-            self.feed(Event::DeadlinePassed(live), ctx);
-        }
     }
 
     fn decide(&mut self, turn: Ticket, ctx: &mut Context<Self>) {
@@ -363,6 +343,9 @@ impl ConversationActor {
         if let Some(conversation) = waits.conversation {
             self.mailbox.face.set_conversation(conversation);
         }
+        if let (Some(owed), Some(recoverer)) = (waits.owed_first, &self.shared.recoverer) {
+            recoverer.run_first(owed);
+        }
         let Some(current) = self.turns.remove(&turn) else { return OpenResult::Waits { gone: Vec::new() } };
         let arrivals = current.into_arrivals(&waits.kept);
         let gone =
@@ -428,10 +411,9 @@ impl Actor for ConversationActor {
     /// Runs after an orderly leave and while a panic unwinds alike.
     fn stopped(&mut self, _: &mut Self::Context) {
         for (_, mut current) in self.turns.drain() {
-            // Dropping the callers makes their requests answer the handoff copy.
-            let told = if current.is_waited_for() { Told::Yes } else { Told::No };
+            // Dropping the callers answers their requests silently: nobody knows here whether a reply was settled.
             let failure = current.failure(self.mailbox.face.conversation());
-            self.shared.steps.resolve_later(Arc::clone(&current.request), told, failure);
+            self.shared.steps.resolve_later(Arc::clone(&current.request), Told::No, failure);
         }
         if let Some(directory) = self.directory.upgrade() {
             directory.ended(&self.key, self.generation);

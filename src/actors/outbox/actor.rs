@@ -322,6 +322,10 @@ async fn claim(
     parts: &WorkerParts,
     (replies, tokens): (usize, usize),
 ) -> Result<(Claimed, Option<Duration>), StoreError> {
+    // What is claimed under an id that others count as dead is theirs at once (ARC-44).
+    if parts.pulse.is_silent() {
+        return Ok((Claimed::default(), None));
+    }
     // The id can change, and nobody may be called dead while this process is not sure of itself (ARC-44).
     let claimant = Claimant {
         process: parts.pulse.process(),

@@ -64,6 +64,12 @@ pub(in crate::store) const RECORD: &str = concat!(
      ahead as (
        select coalesce(min(i.id), 9223372036854775807) as id from rs_inbox i join judged j on i.conversation_id = j.id
        where i.process_id <> $12 and i.message_id <> all ($9::uuid[])),
+     owed_first as (
+       select o.turn_id from rs_owed o join judged j on o.conversation_id = j.id
+       where o.status = 'running' and o.fence is not null and o.turn_id <> $5
+         and not exists (select 1 from rs_processes p where p.id = o.process_id
+                         and p.beat_at > statement_timestamp() - make_interval(secs => $16))
+       order by o.created_at limit 1),
      go as (
        select j.id, j.binding, (j.binding <> 'unbound' or not $4) as bound, l.fence,
               j.due and j.binding <> 'bound' as issue, j.given_up
@@ -72,11 +78,7 @@ pub(in crate::store) const RECORD: &str = concat!(
          and (j.binding = 'unbound' and $4
            or l.turn_id is not null
               and (select coalesce(min(id), 9223372036854775806) from mine) < (select id from ahead)
-              and not exists (
-                select 1 from rs_owed o
-                where o.conversation_id = j.id and o.status = 'running' and o.fence is not null and o.turn_id <> $5
-                  and not exists (select 1 from rs_processes p where p.id = o.process_id
-                                  and p.beat_at > statement_timestamp() - make_interval(secs => $16))))),
+              and not exists (select 1 from owed_first))),
      taken as (
        select m.id, m.text, m.kind, m.place
        from go cross join unnest($9::uuid[], $10::text[], $11::text[]) with ordinality as m(id, text, kind, place)
@@ -138,6 +140,7 @@ pub(in crate::store) const RECORD: &str = concat!(
      select exists (select 1 from go) as started, (select binding from judged) as binding,
             (select turn_count from changed where bound) as turn_count, (select count from rated) as hourly_count,
             (select count(*) from taken)::integer as taken, (select id from token_row) as token_row,
+            (select turn_id from owed_first where not exists (select 1 from go)) as owed_first,
             array(select message_id from mine union select message_id from kept) as waiting"
 );
 
