@@ -172,7 +172,8 @@ async fn an_escalation_after_a_lost_race_is_deferred() {
 /// WRITE-5, W-10, DB-11: with tools on offer and none chosen, the turn says so.
 #[tokio::test]
 async fn a_turn_that_chose_no_tool_says_so() {
-    let app = Setup::default().tools(|_| {}).start().await;
-    app.send("how much is the foundation course?").await;
+    let model = StubModel::start();
+    let app = with(&model).tools(|_| {}).start().await;
+    assert_eq!(app.send("how much is it?").await.texts().len(), 1);
     assert_eq!(app.turns().await[1]["actions"], json!([]));
 }

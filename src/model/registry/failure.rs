@@ -22,7 +22,7 @@ pub(super) struct Failure {
     pub(super) retry_after: Option<Duration>,
     /// The parts of the request that the provider may not take, by its words; the likeliest first. It can have quoted the
     /// words of somebody else.
-    pub(super) refused: Vec<Refused>,
+    pub(super) refused: [Option<Refused>; 3],
     /// Tokens it reports all the same (DEC-19).
     pub(super) usage: Usage,
 }
@@ -51,7 +51,7 @@ impl Failure {
 
     fn named(error: ModelError) -> Self {
         let is_transient = error.is_providers_fault();
-        Self { error, is_transient, retry_after: None, refused: Vec::new(), usage: Usage::default() }
+        Self { error, is_transient, retry_after: None, refused: [None; 3], usage: Usage::default() }
     }
 
     /// The failure inside an answer with status 200: gateways, and providers under load, answer so. It is named by the
@@ -124,9 +124,9 @@ impl Refused {
     const TOOL_FLAG: &str = "enable-auto-tool-choice";
 
     /// What a refusal with that status names. 422 is what gateways and servers that speak OpenAI's language send.
-    fn named_by(status: u16, body: &str) -> Vec<Self> {
+    fn named_by(status: u16, body: &str) -> [Option<Self>; 3] {
         if !matches!(status, 400 | 422) {
-            return Vec::new();
+            return [None; 3];
         }
         let body = body.to_lowercase();
         let names = |words: &[&str]| words.iter().any(|word| body.contains(word));
@@ -135,7 +135,7 @@ impl Refused {
             (Self::Schema, names(&Self::OF_SCHEMA)),
             (Self::Tools, names(&Self::OF_TOOLS) || names(&[Self::TOOL_FLAG])),
         ];
-        named.into_iter().filter(|(_, is_named)| *is_named).map(|(refused, _)| refused).collect()
+        named.map(|(refused, is_named)| is_named.then_some(refused))
     }
 
     /// In words for the log.

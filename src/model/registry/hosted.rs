@@ -102,7 +102,8 @@ impl HostedModel {
                     self.learn(request, *course());
                     return Ok(answer);
                 }
-                Err(failure) if failure.refused.iter().any(|refused| course().give_up(*refused)) => {}
+                Err(failure)
+                    if failure.refused.iter().flatten().any(|refused| course().give_up(*refused)) => {}
                 Err(failure) => return Err(failure),
             }
         }
@@ -184,7 +185,9 @@ impl ModelProvider for HostedModel {
                 Ok(answer) if may_chat && is_chat(&answer.output) => {
                     self.without_chatter(request, &answer).await
                 }
-                Err(failure) if !request.tools.is_empty() && failure.refused.contains(&Refused::Tools) => {
+                Err(failure)
+                    if !request.tools.is_empty() && failure.refused.contains(&Some(Refused::Tools)) =>
+                {
                     self.toolless(request).await
                 }
                 outcome => outcome,
