@@ -194,8 +194,8 @@ async fn a_full_counter_breaks_no_turn() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_spend_belongs_to_the_day_it_is_recorded_on() {
     let fixture = Fixture::new().await;
-    for (tokens, recorded) in [(1, "2026-03-31T23:59:59Z"), (20, "2026-04-01T00:00:00Z")] {
-        let (turn, _) = fixture.settled(true, &["the reply"], &[]).await;
+    for (tokens, recorded) in [(1_i64, "2026-03-31T23:59:59Z"), (20, "2026-04-01T00:00:00Z")] {
+        let (turn, _) = fixture.settled(false, &["the reply"], &[]).await;
         let sql = "update rs_owed set tokens = $2, cost_usd = 0, charged = true where turn_id = $1";
         fixture.client.execute(sql, &[turn.as_uuid(), &tokens]).await.unwrap();
         confirm(&fixture.database, &[turn], fixture.process, recorded.parse().unwrap()).await.unwrap();
