@@ -48,7 +48,7 @@ fn without_bursts_every_message_runs_alone() {
     assert_eq!(texts(&burst), ["a"]);
 }
 
-/// ARC-46: nothing is sent to a contact who wrote more than 24 hours ago.
+/// ARC-46, QUIET-3: nothing is sent to a contact who wrote more than 24 hours ago.
 #[test]
 fn a_day_is_the_limit_of_reach() {
     let now: Timestamp = "2026-03-02T12:00:00Z".parse().unwrap();

@@ -10,7 +10,7 @@ use tokio::runtime::Runtime;
 
 use crate::actors::{Delivery, Limits, OutboxSettings, System, Wiring};
 use crate::config::{self, DatabaseUrl, Environment, ReservedNames, Settings, Tenant, Warning};
-use crate::domain::{ProcessId, Provider, SystemClock};
+use crate::domain::{Clock, ProcessId, Provider, SystemClock};
 use crate::manychat::{DevelopmentAccount, Residents};
 use crate::model::MockSwitch;
 use crate::playground::{self, Controls};
@@ -214,13 +214,15 @@ pub(super) fn start_system(
 ) -> anyhow::Result<System> {
     let pool = Database::new(database.clone(), runtime.handle().clone(), PoolLimits::default())?;
     let (handle, orders) = manychat::channel();
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let context = TurnContext {
         tokens: TokenWriter::new(pool.clone(), handle.clone(), runtime.handle().clone()),
         database: pool,
         runner: model::resolve_with(&settings.model, controls.and_then(|controls| controls.mock.clone()))?
-            .within(settings.model_abort),
+            .within(settings.model_abort)
+            .by(&clock),
         manychat: handle.clone(),
-        clock: Arc::new(SystemClock),
+        clock,
         pulse: Pulse::new(ProcessId::fresh(), settings.process_dead),
         freed: Arc::new(Freed::default()),
         said_today: telemetry::OncePerDay::default(),

@@ -1,10 +1,13 @@
-//! `agent model check`: asks the configured models for a reply, a tool call and a look at a picture, so that a wrong
-//! key, name or parameter is found before a contact finds it. It costs a few hundred tokens a model.
+//! `agent model check`: asks the configured models for a reply, a tool call, a reply after it and a look at a picture,
+//! so that a wrong key, name or parameter is found before a contact finds it. It needs the variables of the models and
+//! nothing else, and costs a few hundred tokens a model.
 
+use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use super::{boot, local_http};
-use crate::config::{ModelName, Settings};
+use super::local_http;
+use crate::config::{self, ModelName, ModelSettings};
 use crate::model::{Finding, Trial, TrialModel, Verdict};
 
 /// Arguments of the command.
@@ -17,8 +20,9 @@ pub(super) struct CheckArguments {
 
 /// Prints a line for each trial; exit 1 when one of them failed.
 pub(super) fn run(arguments: &CheckArguments) -> anyhow::Result<ExitCode> {
-    let loaded = boot::load()?;
-    let failed = local_http::block_on(try_all(&loaded.settings, &arguments.models))?;
+    let read = config::process_environment().and_then(|found| ModelSettings::from_environment(&found));
+    let (settings, abort) = read.map_err(|error| error.in_folder(Path::new(".")))?;
+    let failed = local_http::block_on(try_all(&settings, abort, &arguments.models))?;
     if failed > 0 {
         eprintln!("model check failed: {failed} of the trials above");
         return Ok(ExitCode::FAILURE);
@@ -28,13 +32,13 @@ pub(super) fn run(arguments: &CheckArguments) -> anyhow::Result<ExitCode> {
 }
 
 /// Prints each finding as soon as it is there; returns how many failed.
-async fn try_all(settings: &Settings, named: &[ModelName]) -> anyhow::Result<usize> {
+async fn try_all(settings: &ModelSettings, abort: Duration, named: &[ModelName]) -> anyhow::Result<usize> {
     let mut failed = 0;
     for (name, from) in models(settings, named) {
         println!("{}  ({from})", name.as_string());
-        let model = TrialModel::new(&settings.model, name)?;
+        let model = TrialModel::new(settings, name)?;
         for trial in Trial::ALL {
-            let finding = model.run(trial, settings.model_abort).await;
+            let finding = model.run(trial, abort).await;
             failed += usize::from(matches!(finding.verdict, Verdict::Failed { .. }));
             println!("  {}", line(&finding));
         }
@@ -43,9 +47,9 @@ async fn try_all(settings: &Settings, named: &[ModelName]) -> anyhow::Result<usi
 }
 
 /// Each model once, with where its name comes from.
-fn models<'a>(settings: &'a Settings, named: &'a [ModelName]) -> Vec<(&'a ModelName, &'static str)> {
-    let agent = (&settings.model.agent, "AGENT_MODEL");
-    let fallback = settings.model.fallback.iter().map(|name| (name, "AGENT_FALLBACK_MODEL"));
+fn models<'a>(settings: &'a ModelSettings, named: &'a [ModelName]) -> Vec<(&'a ModelName, &'static str)> {
+    let agent = (&settings.agent, "AGENT_MODEL");
+    let fallback = settings.fallback.iter().map(|name| (name, "AGENT_FALLBACK_MODEL"));
     let named = named.iter().map(|name| (name, "--model"));
     let mut models: Vec<(&ModelName, &'static str)> = Vec::new();
     for (name, from) in std::iter::once(agent).chain(fallback).chain(named) {

@@ -9,6 +9,8 @@ use crate::domain::Provider;
 const EXAMPLE_SECRET: &str = "change-me-to-a-long-random-string";
 /// The host of `PUBLIC_BASE_URL` as `.env.example` has it.
 const EXAMPLE_HOST: &str = "agent.example.com";
+/// Fewest output tokens with which a model that thinks has room for thoughts and a reply.
+const ROOM_TO_THINK: u32 = 2000;
 
 /// All warnings, in the order of the variables.
 pub(super) fn hints(vars: &mut Variables<'_>, settings: &Settings) {
@@ -16,6 +18,7 @@ pub(super) fn hints(vars: &mut Variables<'_>, settings: &Settings) {
     vars.warn_if_empty_is_zero("MANYCHAT_REPLY_GAP_MS", "2000");
     missing_keys(vars, settings);
     fallback(vars, settings);
+    thinking(vars, settings);
     secrets(vars, settings);
     delivery(vars, settings);
     development_in_use(vars, settings);
@@ -50,6 +53,32 @@ fn fallback(vars: &mut Variables<'_>, settings: &Settings) {
     if settings.model.fallback.as_ref() == Some(&settings.model.agent) {
         vars.warn("AGENT_FALLBACK_MODEL", "is the same as AGENT_MODEL, so it cannot help when that fails");
     }
+}
+
+/// RUN-11: Gemini models that cannot be told not to think do so inside the output limit.
+fn thinking(vars: &mut Variables<'_>, settings: &Settings) {
+    let model = &settings.model;
+    if model.max_output_tokens >= ROOM_TO_THINK {
+        return;
+    }
+    let thinking = std::iter::once(&model.agent).chain(&model.fallback).filter(|model| always_thinks(model));
+    let names: Vec<String> = thinking.map(ModelName::as_string).collect();
+    if !names.is_empty() {
+        let text = format!(
+            "is {}: {} thinks inside it and may have nothing left for the reply; at least {ROOM_TO_THINK} is safer",
+            model.max_output_tokens,
+            names.join(" and ")
+        );
+        vars.warn("AGENT_MAX_OUTPUT_TOKENS", text);
+    }
+}
+
+fn always_thinks(model: &ModelName) -> bool {
+    let name = model.model.rsplit('/').next().unwrap_or_default();
+    let others = ["gemini-1", "gemini-2.0", "gemini-2.5-flash"];
+    model.provider == Provider::Google
+        && name.starts_with("gemini-")
+        && !others.iter().any(|begin| name.starts_with(begin))
 }
 
 /// ENV-16 and DEC-34; positions, never values.

@@ -35,6 +35,28 @@ fn a_missing_key_of_a_configured_provider_warns() {
     assert!(warnings(LIVE).is_empty());
 }
 
+/// 01/RUN-11: a Gemini model that cannot be told not to think wants more room than the default.
+#[test]
+fn a_model_that_thinks_inside_a_low_limit_warns() {
+    let found = |model: &str, limit: &str| {
+        let changes = [
+            ("AGENT_FALLBACK_MODEL", model),
+            ("GOOGLE_GENERATIVE_AI_API_KEY", "x"),
+            ("AGENT_MAX_OUTPUT_TOKENS", limit),
+        ];
+        warnings(&[LIVE, &changes[..]].concat())
+    };
+    for model in ["google:gemini-2.5-pro", "google:gemini-3-flash", "google:models/gemini-flash-latest"] {
+        let warned = found(model, "1999");
+        assert_eq!(warned.len(), 1, "{model}");
+        assert!(warned[0].starts_with("AGENT_MAX_OUTPUT_TOKENS: is 1999: ") && warned[0].contains(model));
+        assert!(found(model, "2000").is_empty(), "{model}");
+    }
+    for model in ["google:gemini-2.5-flash", "google:gemini-2.0-flash", "google:gemma-3", "ollama:gemini-3"] {
+        assert!(found(model, "400").is_empty(), "{model}");
+    }
+}
+
 /// ENV-17, GAP-DL-12, DEC-16
 #[test]
 fn missing_parts_of_the_delivery_warn() {

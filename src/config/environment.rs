@@ -123,6 +123,22 @@ impl Settings {
     }
 }
 
+impl ModelSettings {
+    /// The variables of the models alone, with `MODEL_ABORT_MS`: for a command that needs nothing else. A fault of any
+    /// other variable is none here.
+    ///
+    /// # Errors
+    /// Every faulty variable of these with its reason, in one error (ENV-1).
+    pub fn from_environment(environment: &Environment) -> Result<(Self, Duration), SettingsError> {
+        let mut reader = Variables::new(&environment.variables);
+        let (model, (_, abort)) = (model_settings(&mut reader), race_times(&mut reader));
+        match (model, abort) {
+            (Some(model), Some(abort)) if reader.faults.is_empty() => Ok((model, abort)),
+            _ => Err(SettingsError::new(reader.faults)),
+        }
+    }
+}
+
 /// The variables of the process and of its doors.
 struct Process {
     node_env: NodeEnv,

@@ -33,7 +33,7 @@ fn all_faults_are_reported_together() {
     assert_eq!(message.lines().count(), faulty.len() + 2, "{message}");
 }
 
-/// ENV-1: what has no default is required.
+/// ENV-1, PROV-8: what has no default is required, the model among it.
 #[test]
 fn required_variables_are_named_when_missing() {
     let message = refusal_of(&BTreeMap::new());
@@ -77,7 +77,7 @@ fn defaults_are_those_of_the_tables() {
     assert_eq!(settings.eval_max_latency, settings.race_deadline);
 }
 
-/// ACC-ENV-2, ENV-2: blank placeholders count as unset.
+/// ACC-ENV-2, ENV-2, PROV-7: blank placeholders count as unset.
 #[test]
 fn blank_placeholders_count_as_unset() {
     let names = [
@@ -239,7 +239,7 @@ fn an_empty_reasoning_effort_is_refused_and_a_blank_one_unset() {
     assert_eq!(low, Some(ReasoningEffort::Low));
 }
 
-/// ENV-6, ENV-10, DEC-12, PROV-1: the first colon separates, a slash may follow it.
+/// ENV-6, ENV-10, DEC-12, PROV-1, PROV-7: the first colon separates, a slash may follow it.
 #[test]
 fn model_names_are_provider_and_model() {
     for (text, provider, model) in [
@@ -270,6 +270,25 @@ fn an_unknown_provider_names_the_accepted_ones() {
         }
     }
     assert_refused("AGENT_FALLBACK_MODEL", &["nope"]);
+    let message = refusal(&[("AGENT_FALLBACK_MODEL", "notreal:x")]);
+    assert!(!message.contains("AGENT_MODEL"), "the one at fault is named and no other: {message}");
+}
+
+/// PROV-3, ENV-1: a command that asks models needs their variables and no others, and all their faults are told.
+#[test]
+fn the_variables_of_the_models_can_be_read_alone() {
+    let read = |pairs: &[(&str, &str)]| {
+        let pair = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        let environment =
+            Environment { variables: pairs.iter().map(pair).collect(), ..Environment::default() };
+        ModelSettings::from_environment(&environment)
+    };
+    let others = [("AGENT_MODEL", "mock:demo"), ("PUBLIC_BASE_URL", "nonsense"), ("MODEL_ABORT_MS", "9000")];
+    let (model, abort) = read(&others).unwrap();
+    assert_eq!((model.agent.as_string().as_str(), abort), ("mock:demo", Duration::from_secs(9)));
+    let faults = [("AGENT_FALLBACK_MODEL", "nope:x"), ("OPENAI_BASE_URL", "x"), ("MODEL_ABORT_MS", "0")];
+    let found: Vec<&str> = read(&faults).unwrap_err().faults.iter().map(|fault| fault.name).collect();
+    assert_eq!(found, ["AGENT_MODEL", "AGENT_FALLBACK_MODEL", "OPENAI_BASE_URL", "MODEL_ABORT_MS"]);
 }
 
 /// DEC-1: both names of the environment, which must agree.

@@ -155,10 +155,10 @@ pub enum ModelNameError {
     /// It does not have the form of ENV-6 and DEC-12: write provider, colon, model. The text is not repeated.
     #[error("must be provider:model, for example anthropic:claude-haiku-4-5")]
     Malformed,
-    /// The provider is none we know (PROV-3): correct it, or the name of the model.
+    /// The provider is none we know (PROV-3): correct it. Whoever read the text says where it stands.
     #[error(
-        "`{text}` names an unknown provider; accepted are {accepted}; check AGENT_MODEL and the variables of its \
-         provider (ANTHROPIC_API_KEY, OPENAI_API_KEY, GOOGLE_GENERATIVE_AI_API_KEY, OLLAMA_BASE_URL)"
+        "`{text}` names an unknown provider; accepted are {accepted}; check it and the variables of its provider \
+         (ANTHROPIC_API_KEY, OPENAI_API_KEY, GOOGLE_GENERATIVE_AI_API_KEY, OLLAMA_BASE_URL)"
     )]
     UnknownProvider {
         /// The whole string.

@@ -202,7 +202,7 @@ fn null_is_not_absent() {
     }
 }
 
-/// ACC-CFG-4, RUL-1: defaults of every rule, and the objects that must be there.
+/// ACC-CFG-4, RUL-1, AC-20: defaults of every rule, and the objects that must be there.
 #[test]
 fn rules_have_the_defaults_of_the_table() {
     let mut files = Files::demo();
@@ -223,7 +223,7 @@ fn rules_have_the_defaults_of_the_table() {
     }
 }
 
-/// ACC-CFG-5, LANG-1, CFG-7 and the other rules of section 5.
+/// ACC-CFG-5, LANG-1, CFG-7, RULE-1, AC-19 and the other rules of section 5.
 #[test]
 fn rules_fields_follow_their_rules() {
     for value in [json!(1.7), json!(-0.1), json!("0.5")] {

@@ -7,10 +7,10 @@ use tokio::time::Instant;
 
 use super::breaker::{Admission, Breaker, Change, Verdict};
 use super::port::{ModelAnswer, ModelError, ModelProvider, ModelRequest, Usage};
-use super::pricing::Prices;
+use super::pricing::{Prices, Tariff};
 use super::report::ModelReport;
 use crate::config::{ModelName, ModelSettings};
-use crate::domain::Usd;
+use crate::domain::{Clock, SystemClock, Usd};
 
 /// A call that was dropped after at least this long counts as a failure of the provider: it hangs, and only the abort
 /// ended it. A call dropped sooner says nothing about anybody.
@@ -23,7 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(super) struct Candidate {
     provider: Arc<dyn ModelProvider>,
     name: String,
-    prices: Prices,
+    tariff: Tariff,
+    clock: Arc<dyn Clock>,
     temperature: Option<f64>,
     abort: Option<Duration>,
     stands_by: bool,
@@ -36,7 +37,8 @@ impl Candidate {
         let name = name.as_string();
         Self {
             provider,
-            prices: Prices::of(&name, settings.pricing_overrides.as_ref()),
+            tariff: Tariff::of(&name, settings.pricing_overrides.as_ref()),
+            clock: Arc::new(SystemClock),
             temperature: takes_temperature(&name).then_some(settings.temperature),
             abort: None,
             stands_by: false,
@@ -66,20 +68,25 @@ impl Candidate {
         }
     }
 
+    /// For turns whose business time is that clock's.
+    pub(super) fn by(&mut self, clock: Arc<dyn Clock>) {
+        self.clock = clock;
+    }
+
     /// What can be seen from outside (ARC-24).
     pub(super) fn report(&self) -> ModelReport {
         let (breaker, failures) = self.breaker(|breaker| breaker.look(Instant::now()));
         ModelReport { model: self.name.clone(), breaker, failures }
     }
 
-    /// Its prices.
-    pub(super) const fn prices(&self) -> &Prices {
-        &self.prices
+    /// Its prices today.
+    pub(super) fn prices(&self) -> Prices {
+        self.tariff.prices(&self.name, &self.clock)
     }
 
     /// What the tokens of an answer cost.
     pub(super) fn cost(&self, usage: &Usage) -> Usd {
-        self.prices.cost(usage)
+        self.prices().cost(usage)
     }
 
     /// One call with this model's own parameters, in a turn that has run for `elapsed`, unless the breaker is open
@@ -99,7 +106,7 @@ impl Candidate {
         let request = ModelRequest {
             temperature: self.temperature,
             retry_within,
-            meter: request.meter.at(self.prices),
+            meter: request.meter.at(self.prices()),
             ..request
         };
         let result = within_limit(limit, self.provider.step(request)).await;

@@ -29,6 +29,11 @@ impl Meter {
     pub fn add(&self, usage: &Usage) {
         self.spent.add(*usage, self.prices.cost(usage));
     }
+
+    /// The model that is asked took no tools, so it answers as if none had been offered.
+    pub fn tools_refused(&self) {
+        self.spent.offered_nothing();
+    }
 }
 
 #[cfg(test)]

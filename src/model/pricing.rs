@@ -1,6 +1,6 @@
 //! What a turn costs: prices as data, arithmetic in decimals (01 section 12).
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::port::Usage;
-use crate::domain::Usd;
+use crate::domain::{Clock, Usd};
 
 /// Prices of one model in US dollars for a million tokens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -68,11 +68,13 @@ impl Prices {
     /// checked it: its row for the model goes before the table (USE-6).
     #[must_use]
     pub fn of(model: &str, overrides: Option<&Value>) -> Self {
-        let today = jiff::Timestamp::now().to_zoned(TimeZone::UTC).date();
-        overrides
-            .and_then(|rows| Self::from_override(model, rows.get(model)?))
-            .or_else(|| TABLE.prices(model, today))
+        Self::overridden(model, overrides)
+            .or_else(|| TABLE.prices(model, date(jiff::Timestamp::now())))
             .unwrap_or(UNKNOWN)
+    }
+
+    fn overridden(model: &str, overrides: Option<&Value>) -> Option<Self> {
+        Self::from_override(model, overrides?.get(model)?)
     }
 
     /// Cost of the tokens; unknown counts are 0 (USE-2). What was written to a cache is a part of the input with a
@@ -108,6 +110,31 @@ impl Prices {
     }
 }
 
+/// The prices of one model from day to day, for a process that outlives a change of them.
+#[derive(Clone, Copy)]
+pub(super) struct Tariff {
+    overridden: Option<Prices>,
+    table: &'static Table,
+}
+
+impl Tariff {
+    /// As for [`Prices::of`].
+    pub(super) fn of(model: &str, overrides: Option<&Value>) -> Self {
+        Self { overridden: Prices::overridden(model, overrides), table: &TABLE }
+    }
+
+    /// What `model` costs today, by business time.
+    pub(super) fn prices(&self, model: &str, clock: &Arc<dyn Clock>) -> Prices {
+        let of_today = || self.table.prices(model, date(clock.now()));
+        self.overridden.or_else(of_today).unwrap_or(UNKNOWN)
+    }
+}
+
+/// Prices change with the UTC day, like the budget (BUD-1).
+fn date(at: jiff::Timestamp) -> Date {
+    at.to_zoned(TimeZone::UTC).date()
+}
+
 impl Table {
     /// The model's own rows, else those of all models of its provider.
     fn prices(&self, model: &str, today: Date) -> Option<Prices> {
@@ -135,6 +162,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::domain::TestClock;
 
     fn usage(input: u64, cache_read: u64, output: u64) -> Usage {
         Usage { input: Some(input), output: Some(output), cache_read: Some(cache_read), cache_write: None }
@@ -237,6 +265,28 @@ mod tests {
         }
         assert_eq!(input("openai:b", "2026-02-01").as_deref(), Some("9"), "a provider's own row");
         assert_eq!(input("google:a", "2026-02-01"), None);
+    }
+
+    /// USE-3, USE-6: a process that runs over a change of prices charges the new ones from that day on; an override has
+    /// no days.
+    #[test]
+    fn a_price_changes_while_the_process_runs() {
+        let row = |day: &str, input: &str| {
+            json!({ "model": "openai:a", "validFrom": day, "input": input, "output": "1", "cacheRead": "0",
+                "cacheWrite": "0" })
+        };
+        let rows = json!({ "rows": [row("2026-01-01", "1"), row("2026-12-01", "2")] });
+        let table: &'static Table = Box::leak(Box::new(serde_json::from_value(rows).unwrap()));
+        let overrides = json!({ "openai:a": { "input": 7, "output": 0, "cacheRead": 0 } });
+        let hand = Arc::new(TestClock::at("2026-11-30T23:59:59Z".parse().unwrap()));
+        let clock: Arc<dyn Clock> = Arc::<TestClock>::clone(&hand);
+        let listed = Tariff { overridden: None, table };
+        let own = Tariff { table, ..Tariff::of("openai:a", Some(&overrides)) };
+        let now = || [listed, own].map(|tariff| tariff.prices("openai:a", &clock).input.to_string());
+        assert_eq!(now(), ["1", "7"]);
+        hand.advance(std::time::Duration::from_secs(1));
+        assert_eq!(now(), ["2", "7"]);
+        assert_eq!(listed.prices("google:a", &clock), UNKNOWN);
     }
 
     /// USE-2: tokens written to a cache are input with a price of their own, once.

@@ -11,6 +11,9 @@ mod failure;
 mod failure_tests;
 mod hosted;
 mod overheard;
+#[cfg(test)]
+mod refusal_tests;
+mod refusals;
 mod request;
 mod retry;
 mod schema;

@@ -21,7 +21,7 @@ use super::slots::Slots;
 use super::spent::{Bill, Spent};
 use super::typical::{Typical, TypicalTurn};
 use crate::config::{ModelName, ModelSettings, ReasoningEffort, Tenant};
-use crate::domain::{ContactText, EscalationReason, Role, Usd};
+use crate::domain::{Clock, ContactText, EscalationReason, Role, Usd};
 use crate::tools::TurnTools;
 
 /// What one turn gives the model. All of it belongs to one loaded configuration (PROMPT-5). `Debug` shows no text.
@@ -129,6 +129,15 @@ impl Runner {
         self
     }
 
+    /// The same with business time from that clock: prices change with its days.
+    #[must_use]
+    pub fn by(mut self, clock: &Arc<dyn Clock>) -> Self {
+        for candidate in std::iter::once(&mut self.first).chain(&mut self.fallback) {
+            candidate.by(Arc::clone(clock));
+        }
+        self
+    }
+
     /// What can be seen of the models from outside (ARC-24, DEC-27).
     #[must_use]
     pub fn report(&self) -> ModelsReport {
@@ -141,7 +150,7 @@ impl Runner {
     /// the high side (02 section 14).
     #[must_use]
     pub fn typical_turn(&self, system: &SystemPrompt) -> TypicalTurn {
-        self.typical.turn(system.text().len(), self.max_output_tokens, self.first.prices())
+        self.typical.turn(system.text().len(), self.max_output_tokens, &self.first.prices())
     }
 
     /// The model string of the model that is asked first.

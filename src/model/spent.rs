@@ -38,6 +38,11 @@ impl Spent {
         });
     }
 
+    /// The model did not take the tools it was offered.
+    pub(super) fn offered_nothing(&self) {
+        self.with(|bill| bill.tools_offered = false);
+    }
+
     /// A call was answered.
     pub(super) fn add(&self, usage: Usage, cost: Usd) {
         self.with(|bill| {

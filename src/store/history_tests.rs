@@ -82,7 +82,8 @@ fn texts(turn: &OpenTurn) -> Vec<&str> {
     turn.history.iter().map(|row| row.text.expose()).collect()
 }
 
-/// TURN-13, HISTW-1, HISTW-2, HISTW-5, 02/AC-7: the last nine before the message, oldest first, the message itself left out.
+/// TURN-13, HISTW-1, HISTW-2, HISTW-5, CONV-8, 02/AC-7: the last nine before the message, oldest first though all are of
+/// one moment, the message itself left out.
 #[tokio::test]
 async fn the_last_nine_turns_are_read_oldest_first() {
     let past = Past::new().await;

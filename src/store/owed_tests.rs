@@ -191,6 +191,21 @@ async fn a_full_counter_breaks_no_turn() {
     assert_eq!((row.get(0), row.get(1), row.get(2)), (i32::MAX, true, 0_i64));
 }
 
+/// BUD-6, BUD-3: a spend belongs to the day on which it is recorded, not to the one on which the turn began.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_spend_belongs_to_the_day_it_is_recorded_on() {
+    let fixture = Fixture::new().await;
+    for (tokens, recorded) in [(1_i64, "2026-03-31T23:59:59Z"), (20, "2026-04-01T00:00:00Z")] {
+        let (turn, _) = fixture.settled(false, &["the reply"], &[]).await;
+        let sql = "update rs_owed set tokens = $2, cost_usd = 0, charged = true where turn_id = $1";
+        fixture.client.execute(sql, &[turn.as_uuid(), &tokens]).await.unwrap();
+        confirm(&fixture.database, &[turn], fixture.process, recorded.parse().unwrap()).await.unwrap();
+    }
+    let rows = fixture.client.query("select day::text, tokens from budget_counters order by day", &[]).await;
+    let rows: Vec<(String, i32)> = rows.unwrap().iter().map(|row| (row.get(0), row.get(1))).collect();
+    assert_eq!(rows, [("2026-03-31".to_owned(), 1), ("2026-04-01".to_owned(), 20)]);
+}
+
 /// AC-DL-15, BOX-3, BOX-4: a reply that is held for a minute holds the contact's next one back to the same moment; what is
 /// delivered or given up, a token row and another contact's reply hold nothing.
 #[tokio::test(flavor = "multi_thread")]

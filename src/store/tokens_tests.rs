@@ -135,8 +135,8 @@ fn texts(turn: &OpenTurn) -> Vec<&str> {
     turn.history.iter().map(|row| row.text.expose()).collect()
 }
 
-/// TOK-20, TOK-21, TOK-22, TOK-25, BOX-2: the first message issues generation 1 with its row due in 60 s; a bound one
-/// issues nothing.
+/// TOK-20, TOK-21, TOK-22, TOK-25, BOX-2, W-6: the first message issues generation 1 with its row due in 60 s; a bound
+/// one issues nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_message_issues_and_a_bound_one_does_not() {
     let fixture = Fixture::new().await;

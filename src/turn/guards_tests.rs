@@ -81,7 +81,7 @@ fn blank_keywords_are_ignored() {
     assert_eq!(detail(&rules, &["anything  at all"], &opened()), None);
 }
 
-/// CAP-1, CAP-4
+/// 02/CAP-1, CAP-4
 #[test]
 fn the_turn_after_the_cap_is_denied() {
     let at = |count| OpenTurn { turn_count: count, ..opened() };

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::app::{CONTACT, SECRET, Setup, TestApp};
 
-/// HTTP-20, OUT-1 to OUT-3, CHC-3, 01/AC-1, TURN-6, TURN-16, BUD-3, DEC-3
+/// HTTP-20, OUT-1 to OUT-3, CHC-3, 01/AC-1, TURN-6, TURN-16, USE-7, BUD-3, DEC-3, W-13, W-14, QUIET-4
 #[tokio::test]
 async fn a_question_is_answered_inline_and_recorded() {
     let app = TestApp::start().await;
@@ -98,7 +98,7 @@ pub async fn free_lane(app: &TestApp) {
     app.run("update rs_lanes set process_id = null, turn_id = null, expires_at = null").await;
 }
 
-/// OPEN-1 to OPEN-6, 02/AC-12, TURN-9, RUL-5
+/// OPEN-1 to OPEN-6, 02/AC-12, TURN-9, RUL-5, W-7
 #[tokio::test]
 async fn the_scripted_opening_answers_without_the_model() {
     let app = TestApp::start().await;
@@ -110,7 +110,7 @@ async fn the_scripted_opening_answers_without_the_model() {
     assert_eq!(app.log_line("scripted opening sent").await["level"], 30);
 }
 
-/// GRD-2, GRD-3, TURN-11, TURN-12, RUL-5, ESCS-1, DEC-25, 02/AC-11
+/// GRD-2, GRD-3, TURN-11, TURN-12, RUL-5, ESCS-1, DEC-25, 02/AC-11, W-8, W-9
 #[tokio::test]
 async fn a_keyword_hands_off_and_opens_a_handoff() {
     let app = TestApp::start().await;
@@ -132,7 +132,7 @@ async fn a_keyword_hands_off_and_opens_a_handoff() {
     assert_eq!(app.rows("select tokens from budget_counters").await, [] as [serde_json::Value; 0], "BUD-5");
 }
 
-/// CAP-1, CAP-2, 02/AC-1, 02/AC-2
+/// 02/CAP-1, 02/CAP-2, 02/AC-1, 02/AC-2, QUIET-1
 #[tokio::test]
 async fn the_turn_cap_hands_off_until_a_gap() {
     let app = Setup::default().rules(|rules| rules["maxTurnsPerConversation"] = json!(2)).start().await;
@@ -166,7 +166,7 @@ async fn unconfirmed_spend_counts_against_the_daily_budget() {
     assert_eq!((&line["reason"], &line["detail"]), (&json!("out_of_scope"), &json!("daily token cap")));
 }
 
-/// TOK-10, TOK-12, TOK-13, CAP-4, 02/AC-13, ESCS-2: without the token a caller reads nothing and changes
+/// TOK-10, TOK-12, TOK-13, CAP-4, 02/AC-13, ESCS-2, FAIL-14: without the token a caller reads nothing and changes
 /// nothing of the contact.
 #[tokio::test]
 async fn an_unbound_request_neither_reads_nor_changes_the_contact() {
@@ -233,7 +233,7 @@ async fn a_tenant_in_another_language_produces_no_english() {
     assert_eq!(app.send(twice).await.texts(), ["Gis venonta fojo."], "a repetition");
 }
 
-/// RACE-5, RACE-6, RACE-7, RACE-14, AC-CH-13, TURN-15, FAIL-12, GAP-CH-1, DEC-19: a model that does not end leaves the
+/// RACE-5, RACE-6, RACE-7, RACE-14, AC-CH-13, TURN-15, FAIL-9 as FAIL-12 decides it, GAP-CH-1, DEC-19: a model that does not end leaves the
 /// holding line, then, at the abort, a person.
 #[tokio::test]
 async fn a_model_that_never_ends_is_handed_to_a_person() {
@@ -260,7 +260,7 @@ async fn a_model_that_never_ends_is_handed_to_a_person() {
     app.await_that("select 1 from rs_owed", <[_]>::is_empty).await;
 }
 
-/// LANE-4, LANE-6, ARC-45: a message whose lane another process holds is answered silently at its deadline, runs
+/// LANE-4, LANE-6, ORD-3, ARC-45: a message whose lane another process holds is answered silently at its deadline, runs
 /// when the lane is free, and is delivered through the outbox.
 #[tokio::test]
 async fn a_message_behind_another_process_runs_late() {

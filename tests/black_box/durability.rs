@@ -123,7 +123,7 @@ async fn a_refused_settle_records_nothing_and_is_told_as_a_handoff() {
     assert_eq!((&last["outcome"], &last["text"]), (&json!("error"), &json!(app.copy("escalation"))));
 }
 
-/// ERR-1, ERR-2, AC-CH-23, HTTP-31, WRITE-9: a database error is a handoff, and shows nowhere.
+/// ERR-1, ERR-2, FAIL-8, FAIL-16, AC-CH-23, HTTP-31, WRITE-9: a database error is a handoff, and shows nowhere.
 #[tokio::test]
 async fn a_broken_table_is_a_handoff_without_details() {
     let app = TestApp::start().await;

@@ -54,7 +54,7 @@ async fn a_waiting_message_is_judged_again() {
     assert!(stage.app.rows("select 1 from rs_inbox").await.is_empty());
 }
 
-/// LANE-6, LANE-7, AC-CH-20, BOX-3: behind a queued reply there is neither an inline reply nor a holding line.
+/// LANE-6, LANE-7, ORD-4, AC-CH-20, BOX-3: behind a queued reply there is neither an inline reply nor a holding line.
 #[tokio::test]
 async fn behind_a_queued_reply_nothing_goes_inline() {
     let setup = Setup::default().env("AGENT_MODEL", "mock:slow").env("RACE_DEADLINE_MS", "900");
@@ -68,7 +68,7 @@ async fn behind_a_queued_reply_nothing_goes_inline() {
     assert!(due_in_order(&app).await);
 }
 
-/// LANE-8 as DEC-20 decides it, GAP-CH-3: a reply that cannot be queued is not recorded either; the contact reads the
+/// LANE-8 and WRITE-8 as DEC-20 decides them, WRITE-7, GAP-CH-3: a reply that cannot be queued is not recorded either; the contact reads the
 /// escalation copy, and a person is called.
 #[tokio::test]
 async fn a_reply_that_cannot_be_queued_is_not_recorded() {

@@ -20,6 +20,7 @@ mod chaos;
 mod commands;
 mod configuration;
 mod connections;
+mod conversations;
 mod crash_matrix;
 mod database;
 mod dead_letters;

@@ -28,26 +28,33 @@ fn lines_of<'a>(stdout: &'a str, model: &str) -> Vec<&'a str> {
     lines.take_while(|line| line.starts_with(' ')).collect()
 }
 
-/// PROV-2, DEC-10, CLI-6: every provider replies and calls a tool, those with eyes look at a picture; each line tells
-/// tokens, cost and time; no database is needed.
+/// PROV-2, DEC-10, CLI-6: every provider replies, calls a tool and replies to its result, those with eyes look at a
+/// picture; each line tells tokens, cost and time. Neither database nor ManyChat nor the tenant's files are needed, and
+/// what is wrong with their variables is no matter.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_check_passes_at_every_provider() {
     let stub = StubProviders::start();
     let named = [("AGENT_MODEL", MODELS[0]), ("AGENT_FALLBACK_MODEL", MODELS[1])];
-    let (folder, env) = prepared(&stub, KEY, &named);
+    let (folder, mut env) = prepared(&stub, KEY, &named);
+    std::fs::remove_dir_all(folder.path.join("config")).unwrap();
+    for name in ["PUBLIC_BASE_URL", "MANYCHAT_SHARED_SECRET"] {
+        assert!(env.remove(name).is_some(), "{name}");
+    }
+    env.insert("DATABASE_URL".to_owned(), "nonsense".to_owned());
     let more = &["--model", MODELS[2], "--model", MODELS[3], "--model", MODELS[0]];
     let ended = check(folder, env, more).await;
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{}", ended.stdout);
     for model in MODELS {
         let lines = lines_of(&ended.stdout, model);
-        assert_eq!(lines.len(), 3, "{model}: {lines:?}");
+        assert_eq!(lines.len(), 4, "{model}: {lines:?}");
         assert!(lines[0].contains("reply    pass     tokens 20 in (0 cached), 10 out; $"), "{lines:?}");
         assert!(lines[1].contains("tool     pass") && lines[1].ends_with(" ms"), "{lines:?}");
         let eyes = if model.starts_with("ollama") { "picture  skipped" } else { "picture  pass" };
-        assert!(lines[2].contains(eyes), "{lines:?}");
+        assert!(lines[2].contains("result   pass     tokens 20 in"), "{lines:?}");
+        assert!(lines[3].contains(eyes), "{lines:?}");
     }
     assert_eq!(ended.stdout.matches(MODELS[0]).count(), 1, "a model is checked once: {}", ended.stdout);
-    assert_eq!(stub.asked().len(), 11);
+    assert_eq!(stub.asked().len(), 15);
     assert!(ended.stdout.ends_with("model check passed\n"));
 }
 
@@ -67,7 +74,7 @@ async fn a_wrong_key_is_told_in_the_providers_words() {
     }
 }
 
-/// FAIL-2, CLI-6: a provider that is not there; a name that is none is wrong use.
+/// FAIL-2, PROV-3, CLI-6: a provider that is not there; a name that is none is wrong use, and is told where it stands.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_there_and_no_name_are_told() {
     let stub = StubProviders::start();
@@ -77,9 +84,22 @@ async fn nobody_there_and_no_name_are_told() {
     assert_eq!(ended.code, Some(1));
     assert!(ended.stdout.contains("FAIL     provider_unreachable: "), "{}", ended.stdout);
     assert!(ended.stdout.contains("the connection failed: Connection refused"), "{}", ended.stdout);
-    let (folder, env) = prepared(&stub, KEY, &[]);
-    let ended = check(folder, env, &["--model", "nobody"]).await;
-    assert_eq!(ended.code, Some(2), "{}", ended.stderr);
+    let wrong: [&'static [&'static str]; 2] = [&["--model", "nobody"], &["--model", "nope:x"]];
+    for more in wrong {
+        let (folder, env) = prepared(&stub, KEY, &[]);
+        let ended = check(folder, env, more).await;
+        assert_eq!(ended.code, Some(2), "{}", ended.stderr);
+        assert!(
+            ended.stderr.contains("--model") && !ended.stderr.contains("AGENT_MODEL"),
+            "{}",
+            ended.stderr
+        );
+    }
+    let (folder, env) = prepared(&stub, KEY, &[("AGENT_FALLBACK_MODEL", "nope:x")]);
+    let ended = check(folder, env, &[]).await;
+    assert_eq!(ended.code, Some(1), "{}", ended.stderr);
+    assert!(ended.stderr.contains("AGENT_FALLBACK_MODEL: `nope:x`"), "PROV-3: {}", ended.stderr);
+    assert!(!ended.stderr.contains("AGENT_MODEL"), "{}", ended.stderr);
     let (folder, env) = prepared(&stub, KEY, &[]);
     let ended = check(folder, env, &[]).await;
     assert_eq!(ended.code, Some(0), "the mock needs nobody: {}", ended.stdout);

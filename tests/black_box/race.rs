@@ -41,7 +41,7 @@ async fn a_late_reply_is_queued_and_recorded_as_deferred() {
     assert!(written.iter().any(|call| call.body["field_value"] == **text), "{written:?}");
 }
 
-/// RACE-8, RACE-9, AC-CH-14: a provider that refuses, and one whose answer is no reply, end in time as a handoff in a 200,
+/// RACE-8, RACE-9, AC-CH-14, FAIL-16: a provider that refuses, and one whose answer is no reply, end in time as a handoff in a 200,
 /// recorded `error` without usage.
 #[tokio::test]
 async fn a_model_that_fails_at_once_is_a_handoff() {
@@ -64,7 +64,7 @@ async fn a_model_that_fails_at_once_is_a_handoff() {
     assert_eq!(app.rows("select 1 from outbox where kind = 'reply'").await.len(), 0);
 }
 
-/// AC-CH-18, LANE-1, TURN-13: the second message's history ends with the reply to the first; the model repeats the code
+/// AC-CH-18, LANE-1, ORD-1, TURN-13: the second message's history ends with the reply to the first; the model repeats the code
 /// words it was shown, and a reply repeats those of its own history.
 #[tokio::test]
 async fn the_next_turn_knows_the_reply_before_it() {
@@ -124,7 +124,7 @@ async fn whatever_follows_a_queued_reply_goes_behind_it() {
     assert_eq!(outcomes, wanted);
 }
 
-/// TURN-19, RLD-8: a turn keeps the texts it began with, whatever is reloaded meanwhile.
+/// TURN-19, RLD-8, RULE-2: a turn keeps the texts it began with, whatever is reloaded meanwhile.
 #[tokio::test]
 async fn a_running_turn_keeps_its_configuration() {
     let setup = Setup::default().env("AGENT_MODEL", "mock:slow").env("RACE_DEADLINE_MS", "700");

@@ -1,6 +1,6 @@
 //! All four providers behind one address, each in its own wire: `<address>/anthropic/v1`, `/openai/v1`,
 //! `/google/v1beta`, `/ollama/v1`. They reply, call the first tool they are offered with the first choice of each
-//! parameter, and refuse a key that is not theirs in the provider's own form.
+//! parameter, reply once that call is answered, and refuse a key that is not theirs in the provider's own form.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -89,9 +89,23 @@ async fn answer(state: web::Data<State>, request: HttpRequest, body: web::Json<V
 }
 
 fn said(wire: &str, body: &Value) -> Value {
-    match offered(wire, body) {
+    match offered(wire, body).filter(|_| !is_answered(wire, body)) {
         Some((name, parameters)) => called(wire, &name, &arguments(&parameters)),
         None => replied(wire),
+    }
+}
+
+/// Whether the last message holds results of calls. A provider that gets them back without the call before them, or
+/// Gemini without its signature, would refuse.
+fn is_answered(wire: &str, body: &Value) -> bool {
+    let (messages, call, result) = match wire {
+        "anthropic" => ("messages", "tool_use", "tool_result"),
+        "google" => ("contents", "thoughtSignature", "functionResponse"),
+        _ => ("messages", "tool_calls", "tool_call_id"),
+    };
+    match body[messages].as_array().map(Vec::as_slice) {
+        Some([.., before, last]) => before.to_string().contains(call) && last.to_string().contains(result),
+        _ => false,
     }
 }
 
@@ -122,7 +136,8 @@ fn called(wire: &str, name: &str, arguments: &Value) -> Value {
         }),
         "google" => json!({
             "candidates": [{ "index": 0, "finishReason": "STOP", "content": { "role": "model",
-                "parts": [{ "functionCall": { "name": name, "args": arguments } }] } }],
+                "parts": [{ "functionCall": { "name": name, "args": arguments },
+                    "thoughtSignature": "c2lnbmVk" }] } }],
             "usageMetadata": { "promptTokenCount": 20, "candidatesTokenCount": 10 },
         }),
         _ => json!({

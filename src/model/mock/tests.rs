@@ -325,7 +325,7 @@ const TABLE: &[Case] = &[
     ),
 ];
 
-/// MOCK-1, MOCK-6
+/// 01/MOCK-1, MOCK-6
 #[test]
 fn every_row_of_the_table_answers_as_written() {
     for case in TABLE {
@@ -369,7 +369,7 @@ fn a_greeting_pitches_nothing() {
     );
 }
 
-/// MOCK-1: the mock obeys the model schema, asks nothing when it escalates, and every reply passes the guardrails
+/// 01/MOCK-1: the mock obeys the model schema, asks nothing when it escalates, and every reply passes the guardrails
 /// untouched, apart from a question the body asks already.
 #[test]
 fn every_reply_passes_the_guardrails() {
@@ -401,14 +401,14 @@ fn every_reply_passes_the_guardrails() {
     }
 }
 
-/// MOCK-1
+/// 01/MOCK-1
 #[test]
 fn every_call_reports_the_same_usage() {
     let (_, usage) = call(request("", vec![message(MessageRole::User, vec![contact("hi")])]));
     assert_eq!((usage.input, usage.output, usage.cache_read), (Some(1200), Some(60), Some(1000)));
 }
 
-/// MOCK-4: the last user message decides, its fenced parts before all others, a burst joined by spaces.
+/// 01/MOCK-4: the last user message decides, its fenced parts before all others, a burst joined by spaces.
 #[test]
 fn the_last_user_message_is_what_counts() {
     let price = reply_to("price");
@@ -421,7 +421,7 @@ fn the_last_user_message_is_what_counts() {
     assert_eq!(reply_to_parts(vec![Part::Text("no reply; price".to_owned())]), price);
 }
 
-/// MOCK-5: a server note is skipped, whichever label it starts with.
+/// 01/MOCK-5: a server note is skipped, whichever label it starts with.
 #[test]
 fn notes_of_the_server_are_skipped() {
     for note in [
@@ -451,7 +451,7 @@ fn ask() -> ModelRequest {
     request("", vec![message(MessageRole::User, vec![contact("price")])])
 }
 
-/// MOCK-2, 01/AC-18
+/// 01/MOCK-2, 01/AC-18
 #[tokio::test(start_paused = true)]
 async fn the_slow_mock_waits_twelve_seconds() {
     let started = tokio::time::Instant::now();
@@ -462,7 +462,7 @@ async fn the_slow_mock_waits_twelve_seconds() {
     }
 }
 
-/// MOCK-2: dropping the call ends it.
+/// 01/MOCK-2: dropping the call ends it.
 #[tokio::test(start_paused = true)]
 async fn the_slow_mock_ends_early_when_it_is_dropped() {
     let slow = MockModel::new("slow");

@@ -137,7 +137,7 @@ impl Turn {
 fn answer(request: ModelRequest) -> ModelOutput {
     let answer =
         MockModel::new("demo").step(request).now_or_never().expect("must not wait").expect("never fails");
-    assert_eq!(answer.usage, USAGE, "MOCK-1");
+    assert_eq!(answer.usage, USAGE, "01/MOCK-1");
     answer.output
 }
 
@@ -495,7 +495,7 @@ fn a_read_tool_is_asked_once_and_first() {
     assert!(ask("seated?", json!({})).0.is_empty(), "whole words only");
 }
 
-/// MOCK-2: the slow mock thinks over its reply, not over a call.
+/// 01/MOCK-2: the slow mock thinks over its reply, not over a call.
 #[tokio::test(start_paused = true)]
 async fn the_slow_mock_calls_at_once() {
     let started = tokio::time::Instant::now();

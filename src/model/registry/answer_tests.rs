@@ -27,7 +27,7 @@ async fn answered(wire: Wire, body: &Value) -> ModelAnswer {
     outcome.unwrap()
 }
 
-/// RUN-3, USE-1, USE-2: the reply, and tokens that mean the same whoever reports them.
+/// 01/RUN-3, USE-1, USE-2: the reply, and tokens that mean the same whoever reports them.
 #[tokio::test]
 async fn a_reply_comes_with_its_tokens() {
     for wire in ALL_WIRES {
@@ -62,7 +62,7 @@ async fn tokens_that_are_not_reported_are_unknown() {
     assert_eq!(answered(Wire::Google, &body).await.usage.output, Some(9));
 }
 
-/// FAIL-2, FAIL-17, RUN-16: each status under its own name, tried again only when that can help.
+/// FAIL-2, FAIL-17, 01/RUN-16: each status under its own name, tried again only when that can help.
 #[tokio::test]
 async fn a_status_is_named_and_retried_when_that_can_help() {
     let cases = [(400, 1), (401, 1), (403, 1), (404, 1), (413, 1), (422, 1), (302, 1)];
@@ -79,7 +79,7 @@ async fn a_status_is_named_and_retried_when_that_can_help() {
     }
 }
 
-/// RUN-16: an answer after a failure is an answer.
+/// 01/RUN-16: an answer after a failure is an answer.
 #[tokio::test]
 async fn a_hiccup_is_not_noticed() {
     for wire in ALL_WIRES {
@@ -91,7 +91,7 @@ async fn a_hiccup_is_not_noticed() {
     }
 }
 
-/// RUN-16: a provider that asks for a long wait, or says that retrying is of no use, is left alone.
+/// 01/RUN-16: a provider that asks for a long wait, or says that retrying is of no use, is left alone.
 #[tokio::test]
 async fn a_provider_that_wants_no_retry_gets_none() {
     for headers in [
@@ -183,7 +183,7 @@ async fn an_answer_without_a_reply_is_missing_and_charged() {
     }
 }
 
-/// FAIL-3, RUN-11, DEC-19: what was cut is handed on; the runner finds that it is no reply.
+/// FAIL-3, 01/RUN-11, DEC-19: what was cut is handed on; the runner finds that it is no reply.
 #[tokio::test]
 async fn an_answer_cut_by_the_limit_is_handed_on() {
     let mut body = replied(Wire::OpenAi, "{\"messages\": [\"cut");
@@ -205,7 +205,7 @@ async fn broken_tool_arguments_are_handed_on() {
     assert_eq!(answered.usage, USAGE);
 }
 
-/// RUN-3: a refusal of the request that names nothing known is final; one of a schema that was not sent, too.
+/// 01/RUN-3: a refusal of the request that names nothing known is final; one of a schema that was not sent, too.
 #[tokio::test]
 async fn a_refusal_is_not_answered_with_the_same_request() {
     let schema = json!({ "error": { "message": "Invalid schema." } });
@@ -221,7 +221,7 @@ async fn thoughts_of_a_local_model_are_left_out() {
     assert_eq!(answered.output, ModelOutput::Text(reply_object().to_string()));
 }
 
-/// RUN-13, RUN-14: a dropped call is over at the provider as well.
+/// 01/RUN-13, 01/RUN-14: a dropped call is over at the provider as well.
 #[tokio::test]
 async fn a_dropped_call_closes_its_connection() {
     for wire in ALL_WIRES {

@@ -118,7 +118,7 @@ fn tools() -> Arc<[ToolDefinition]> {
     Arc::new([tool("send_flow", json!(["a", "b"])), tool("add_tag", json!(["c", "d"]))])
 }
 
-/// RUN-12, 01 section 17: with tools the beginning holds their definitions, which providers put before the system part
+/// 01/RUN-12, 01 section 17: with tools the beginning holds their definitions, which providers put before the system part
 /// or behind it; equal definitions make equal bytes, whoever writes what.
 #[tokio::test]
 async fn tools_stand_in_the_shared_beginning() {
@@ -135,7 +135,7 @@ async fn tools_stand_in_the_shared_beginning() {
     }
 }
 
-/// RUN-12: Anthropic's one breakpoint ends the system part, with tools and without; everything before it, the tools
+/// 01/RUN-12: Anthropic's one breakpoint ends the system part, with tools and without; everything before it, the tools
 /// included, is what is cached. A breakpoint on a tool or a message would cache what differs from contact to contact.
 #[tokio::test]
 async fn the_breakpoint_stands_at_the_end_of_the_system_part() {

@@ -15,6 +15,8 @@ pub(super) struct Capabilities {
     pub(super) highest_temperature: f64,
     /// A reasoning effort (RUN-10).
     pub(super) reasoning_effort: bool,
+    /// Being told to think for no token at all; others that think do so inside the output limit (RUN-11).
+    pub(super) no_thinking_budget: bool,
     /// Pictures; in doubt no (MEDIA-504).
     pub(super) images: bool,
 }
@@ -26,6 +28,7 @@ const ALL: Capabilities = Capabilities {
     tool_choice: true,
     highest_temperature: 2.0,
     reasoning_effort: true,
+    no_thinking_budget: false,
     images: true,
 };
 
@@ -41,6 +44,9 @@ const GOOGLE: Capabilities = Capabilities { strict_tools: false, reasoning_effor
 /// Before Gemini 3, function calling and JSON answers exclude each other.
 const OLDER_GEMINI: Capabilities = Capabilities { schema_with_tools: false, ..GOOGLE };
 
+/// They think unless they are given no budget for it.
+const GEMINI_2_5_FLASH: Capabilities = Capabilities { no_thinking_budget: true, ..OLDER_GEMINI };
+
 /// With a response format Ollama never calls a tool, and it does not obey the demand to call one.
 const OLLAMA: Capabilities = Capabilities {
     schema_with_tools: false,
@@ -54,7 +60,7 @@ const OLLAMA: Capabilities = Capabilities {
 const WITHOUT_IMAGES: Capabilities = Capabilities { images: false, ..ALL };
 
 /// Wire, beginning of the model's name, capabilities; the first row that fits counts.
-const TABLE: [(Wire, &str, Capabilities); 14] = [
+const TABLE: [(Wire, &str, Capabilities); 15] = [
     (Wire::Anthropic, "", ANTHROPIC),
     (Wire::OpenAi, "gpt-3.5", WITHOUT_IMAGES),
     (Wire::OpenAi, "o1-mini", WITHOUT_IMAGES),
@@ -66,6 +72,7 @@ const TABLE: [(Wire, &str, Capabilities); 14] = [
     (Wire::OpenAi, "o4", ALL),
     (Wire::OpenAi, "", OPENAI_LIKE),
     (Wire::Google, "gemini-1", OLDER_GEMINI),
+    (Wire::Google, "gemini-2.5-flash", GEMINI_2_5_FLASH),
     (Wire::Google, "gemini-2", OLDER_GEMINI),
     (Wire::Google, "", GOOGLE),
     (Wire::Ollama, "", OLLAMA),
@@ -85,7 +92,7 @@ mod tests {
     use super::*;
     use crate::model::registry::test_support::ALL_WIRES;
 
-    /// RUN-4, PROV-6: who takes structured output beside tools.
+    /// 01/RUN-4, PROV-6: who takes structured output beside tools.
     #[test]
     fn older_gemini_and_ollama_reply_through_a_tool() {
         let cases = [
@@ -119,7 +126,7 @@ mod tests {
         }
     }
 
-    /// RUN-10: every wire has a row for names nobody thought of.
+    /// 01/RUN-10: every wire has a row for names nobody thought of.
     #[test]
     fn a_name_nobody_knows_has_a_row() {
         for wire in ALL_WIRES {

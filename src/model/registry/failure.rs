@@ -20,8 +20,9 @@ pub(super) struct Failure {
     pub(super) is_transient: bool,
     /// How long the provider asks to wait.
     pub(super) retry_after: Option<Duration>,
-    /// The part of the request that the provider does not take, when it names one.
-    pub(super) refused: Option<Refused>,
+    /// The parts of the request that the provider may not take, by its words; the likeliest first. It can have quoted the
+    /// words of somebody else.
+    pub(super) refused: [Option<Refused>; 3],
     /// Tokens it reports all the same (DEC-19).
     pub(super) usage: Usage,
 }
@@ -33,6 +34,8 @@ pub(super) enum Refused {
     Schema,
     /// The temperature.
     Temperature,
+    /// Tools as such.
+    Tools,
 }
 
 impl Failure {
@@ -48,7 +51,7 @@ impl Failure {
 
     fn named(error: ModelError) -> Self {
         let is_transient = error.is_providers_fault();
-        Self { error, is_transient, retry_after: None, refused: None, usage: Usage::default() }
+        Self { error, is_transient, retry_after: None, refused: [None; 3], usage: Usage::default() }
     }
 
     /// The failure inside an answer with status 200: gateways, and providers under load, answer so. It is named by the
@@ -85,7 +88,7 @@ impl Failure {
                 Self {
                     is_transient: failure.is_transient && !forbids_retry(headers) && !is_used_up(body),
                     retry_after: retry_after(headers),
-                    refused: if status.as_u16() == 400 { Refused::named_in(body) } else { None },
+                    refused: Refused::named_by(status.as_u16(), body),
                     ..failure
                 }
             }
@@ -107,14 +110,40 @@ impl Refused {
         "structured output",
     ];
 
-    fn named_in(body: &str) -> Option<Self> {
+    /// Words of providers whose model takes no tools. Each stands for a whole refusal: single ones occur in others too.
+    const OF_TOOLS: [&str; 7] = [
+        "not support tool",
+        "not support function",
+        "tools are not supported",
+        "tools is not supported",
+        "tool use is not supported",
+        "function calling is not supported",
+        "function calling is not enabled",
+    ];
+    /// What vLLM wants to be started with.
+    const TOOL_FLAG: &str = "enable-auto-tool-choice";
+
+    /// What a refusal with that status names. 422 is what gateways and servers that speak OpenAI's language send.
+    fn named_by(status: u16, body: &str) -> [Option<Self>; 3] {
+        if !matches!(status, 400 | 422) {
+            return [None; 3];
+        }
         let body = body.to_lowercase();
-        if Self::OF_SCHEMA.iter().any(|word| body.contains(word)) {
-            Some(Self::Schema)
-        } else if body.contains("temperature") {
-            Some(Self::Temperature)
-        } else {
-            None
+        let names = |words: &[&str]| words.iter().any(|word| body.contains(word));
+        let named = [
+            (Self::Temperature, names(&["temperature"])),
+            (Self::Schema, names(&Self::OF_SCHEMA)),
+            (Self::Tools, names(&Self::OF_TOOLS) || names(&[Self::TOOL_FLAG])),
+        ];
+        named.map(|(refused, is_named)| is_named.then_some(refused))
+    }
+
+    /// In words for the log.
+    pub(super) const fn what(self) -> &'static str {
+        match self {
+            Self::Schema => "form of the reply",
+            Self::Temperature => "temperature",
+            Self::Tools => "tools",
         }
     }
 }

@@ -32,7 +32,7 @@ struct Row {
     act: Act,
     /// FAIL-17
     name: String,
-    /// Requests until the turn ends (RUN-16).
+    /// Requests until the turn ends (01/RUN-16).
     requests: u64,
     /// How many of them reported tokens (DEC-19).
     charged: u64,
@@ -225,7 +225,7 @@ fn runner_of(wire: Wire, model: HostedModel) -> Runner {
     Runner::new(provider, &settings.agent, &settings)
 }
 
-/// FAIL-2, FAIL-3, FAIL-13, FAIL-17, RUN-16, USE-1, DEC-19, PRIN-C5, ENV-26: every row on every wire is the handoff with
+/// FAIL-2, FAIL-3, FAIL-13, FAIL-17, 01/RUN-16, USE-1, DEC-19, PRIN-C5, ENV-26: every row on every wire is the handoff with
 /// the name of its failure, tried again only where that can help, charged with what was reported; and neither log nor
 /// result hold a word of the prompt, the provider or the key.
 #[tokio::test]
@@ -307,7 +307,7 @@ async fn the_first_models_tokens_are_charged_when_the_fallback_answers() {
     assert_eq!(result.cost.get().normalize().to_string(), "0.014092");
 }
 
-/// FAIL-13, DEC-19, RUN-13: a turn that is aborted during a retry is charged with what the attempt before reported.
+/// FAIL-13, DEC-19, 01/RUN-13: a turn that is aborted during a retry is charged with what the attempt before reported.
 #[tokio::test]
 async fn an_aborted_turn_is_charged_with_what_was_reported() {
     let fake = FakeProvider::start(vec![failing_with_tokens(Wire::OpenAi), Act::Hang]).await;

@@ -1,6 +1,6 @@
 //! A model of one of the four providers, behind the port.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, Once, PoisonError};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -11,6 +11,7 @@ use super::answer;
 use super::capability::Capabilities;
 use super::failure::{Failure, Refused};
 use super::overheard::Overheard;
+use super::refusals::{Course, Refusals};
 use super::request::{self, Form, Target};
 use super::retry::Backoff;
 use super::wire::Wire;
@@ -31,18 +32,11 @@ pub(super) struct HostedModel {
     target: Target,
     name: ModelIden,
     backoff: Backoff,
+    /// What the calls of this process have taught.
     refused: Refusals,
+    /// Whether it was told that this model takes no tools.
+    told: Once,
     overheard: Option<Overheard>,
-}
-
-/// What this process has seen the model refuse.
-#[derive(Default)]
-struct Refusals {
-    /// The form in which the reply was asked for while no tool was offered.
-    schema: AtomicBool,
-    /// The same while tools were offered.
-    schema_with_tools: AtomicBool,
-    temperature: AtomicBool,
 }
 
 impl HostedModel {
@@ -69,6 +63,7 @@ impl HostedModel {
             name: ModelIden::new(wire.adapter(), wire.uncut(model)),
             backoff: Backoff::default(),
             refused: Refusals::default(),
+            told: Once::new(),
             overheard: None,
         })
     }
@@ -91,20 +86,37 @@ impl HostedModel {
     }
 
     /// A call with its retries (RUN-16).
-    async fn call(&self, request: &ModelRequest) -> Result<ModelAnswer, ModelError> {
-        self.backoff.run(request.retry_within, || self.attempt(request)).await
+    async fn call(&self, request: &ModelRequest) -> Result<ModelAnswer, Failure> {
+        let course = Mutex::new(self.refused.course(&self.target, request));
+        self.backoff.run(request.retry_within, || self.attempt(request, &course)).await
     }
 
-    /// One attempt, in the form the model is known to take. What it refuses now is asked for in the other form at once
-    /// and from now on, so that the refusal costs one request in the life of the process.
-    async fn attempt(&self, request: &ModelRequest) -> Result<ModelAnswer, Failure> {
+    /// One attempt, in the form the model is known to take. What it refuses now is asked for in the other form at once,
+    /// and from now on if that goes well, so that the refusal costs one request in the life of the process.
+    async fn attempt(&self, request: &ModelRequest, course: &Mutex<Course>) -> Result<ModelAnswer, Failure> {
+        let course = || course.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            let form = self.form(request);
+            let form = course().form;
             match self.send(request, form).await {
-                Err(Failure { refused: Some(refused), .. }) if self.gives_way(refused, request, form) => {}
-                outcome => return outcome,
+                Ok(answer) => {
+                    self.learn(request, *course());
+                    return Ok(answer);
+                }
+                Err(failure)
+                    if failure.refused.iter().flatten().any(|refused| course().give_up(*refused)) => {}
+                Err(failure) => return Err(failure),
             }
         }
+    }
+
+    fn learn(&self, request: &ModelRequest, course: Course) {
+        if let Some(refused) = self.refused.learn(request, course) {
+            tracing::warn!(model = self.full_name(), refused = refused.what(), "model refused a parameter");
+        }
+    }
+
+    fn full_name(&self) -> String {
+        format!("{}:{}", self.target.wire.provider(), self.target.model)
     }
 
     async fn send(&self, request: &ModelRequest, form: Form) -> Result<ModelAnswer, Failure> {
@@ -137,68 +149,55 @@ impl HostedModel {
             .map_or_else(|_| Usage::default(), |body| answer::usage(self.target.wire, &body))
     }
 
-    fn form(&self, request: &ModelRequest) -> Form {
-        let refused = self.refusal_of_schema(request).load(Ordering::Relaxed);
-        Form {
-            native_schema: self.begins_native(request) != refused,
-            temperature: !self.refused.temperature.load(Ordering::Relaxed),
-            // A model that refused a schema may have meant one of these.
-            strict_tools: self.target.capabilities.strict_tools && !refused,
-        }
-    }
-
-    /// The form that is tried first.
-    fn begins_native(&self, request: &ModelRequest) -> bool {
-        request.tools.is_empty() || self.target.capabilities.schema_with_tools
-    }
-
-    fn refusal_of_schema(&self, request: &ModelRequest) -> &AtomicBool {
-        if request.tools.is_empty() { &self.refused.schema } else { &self.refused.schema_with_tools }
-    }
-
-    /// Remembers the refusal; true when there is another form that the model has not refused yet.
-    fn gives_way(&self, refused: Refused, request: &ModelRequest, form: Form) -> bool {
-        let (flag, is_news, what) = match refused {
-            Refused::Schema => {
-                let is_first_form = form.native_schema == self.begins_native(request);
-                (self.refusal_of_schema(request), is_first_form, "form of the reply")
-            }
-            Refused::Temperature => (&self.refused.temperature, form.temperature, "temperature"),
-        };
-        if is_news && !flag.swap(true, Ordering::Relaxed) {
-            let model = format!("{}:{}", self.target.wire.provider(), self.target.model);
-            tracing::warn!(model, refused = what, "model refused a parameter");
-        }
-        is_news
-    }
-
     /// A model that does not obey the demand to call a tool chats instead of replying. Without tools it can be held to
-    /// the schema, so it is asked once more, without them (PROV-10: the schema itself is never loosened).
-    async fn without_chatter(&self, request: ModelRequest, said: ModelAnswer) -> ModelAnswer {
-        let plain = ModelRequest { tools: [].into(), ..request };
-        match self.call(&plain).await {
-            Ok(mut answer) => {
-                answer.usage += said.usage;
-                answer
-            }
-            // The tokens of the first call are not forgotten (DEC-19).
-            Err(_) => said,
-        }
+    /// the schema, so it is asked once more, without them (PROV-10: the schema itself is never loosened). The tokens of the
+    /// chat are charged whatever becomes of that (DEC-19).
+    async fn without_chatter(
+        &self,
+        request: ModelRequest,
+        chat: &ModelAnswer,
+    ) -> Result<ModelAnswer, Failure> {
+        request.meter.add(&chat.usage);
+        self.call(&without_tools(request)).await
     }
+
+    /// A model that takes no tools at all answers for this turn without them. It is asked again in the next turn: nobody
+    /// would notice that a wrong word of the provider had ended all actions.
+    async fn toolless(&self, request: ModelRequest) -> Result<ModelAnswer, Failure> {
+        self.told.call_once(|| {
+            let refused = Refused::Tools.what();
+            tracing::warn!(model = self.full_name(), refused, "model refused a parameter");
+        });
+        request.meter.tools_refused();
+        self.call(&without_tools(request)).await
+    }
+}
+
+fn without_tools(request: ModelRequest) -> ModelRequest {
+    ModelRequest { tools: [].into(), ..request }
 }
 
 impl ModelProvider for HostedModel {
     fn step(&self, request: ModelRequest) -> BoxFuture<'_, Result<ModelAnswer, ModelError>> {
         async move {
-            let answer = self.call(&request).await?;
             let may_chat = !request.tools.is_empty() && !self.target.capabilities.tool_choice;
-            match &answer.output {
-                ModelOutput::Text(text) if may_chat && !answer::may_be_reply(text) => {
-                    Ok(self.without_chatter(request, answer).await)
+            let outcome = match self.call(&request).await {
+                Ok(answer) if may_chat && is_chat(&answer.output) => {
+                    self.without_chatter(request, &answer).await
                 }
-                _ => Ok(answer),
-            }
+                Err(failure)
+                    if !request.tools.is_empty() && failure.refused.contains(&Some(Refused::Tools)) =>
+                {
+                    self.toolless(request).await
+                }
+                outcome => outcome,
+            };
+            outcome.map_err(|failure| failure.error)
         }
         .boxed()
     }
+}
+
+fn is_chat(output: &ModelOutput) -> bool {
+    matches!(output, ModelOutput::Text(text) if !answer::may_be_reply(text))
 }

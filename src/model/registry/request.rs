@@ -90,8 +90,8 @@ fn options(target: &Target, request: &ModelRequest) -> ChatOptions {
 }
 
 /// Without an explicit effort genai takes a suffix of the model's name (`-high`, `-max`) for one and cuts it off. The
-/// values here send nothing; for Claude models that think unless told otherwise `Zero` says so, because thinking
-/// counts against the output limit (RUN-11).
+/// values here send nothing but this: models that think unless told otherwise are told not to, because thinking counts
+/// against the output limit (RUN-11). For Claude `Zero` says so, for Gemini a budget of 0, which not all of them take.
 fn effort(target: &Target, wanted: Option<ReasoningEffort>) -> Effort {
     match wanted.filter(|_| target.capabilities.reasoning_effort) {
         Some(ReasoningEffort::Minimal) => Effort::Minimal,
@@ -100,6 +100,7 @@ fn effort(target: &Target, wanted: Option<ReasoningEffort>) -> Effort {
         Some(ReasoningEffort::High) => Effort::High,
         None => match target.wire {
             Wire::OpenAi | Wire::Ollama => Effort::Budget(0),
+            Wire::Google if target.capabilities.no_thinking_budget => Effort::Budget(0),
             Wire::Anthropic | Wire::Google => Effort::Zero,
         },
     }

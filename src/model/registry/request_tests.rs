@@ -24,7 +24,7 @@ fn fenced(text: &str) -> String {
     format!("<<<CONTACT_MESSAGE>>>\n{text}\n<<<END_CONTACT_MESSAGE>>>")
 }
 
-/// PROV-2, PROV-3, RUN-3, RUN-10: one call with structured output, the limits, and nothing else.
+/// PROV-2, PROV-3, 01/RUN-3, 01/RUN-10: one call with structured output, the limits, and nothing else.
 #[tokio::test]
 async fn openai_gets_a_strict_schema() {
     let asked = asked(Wire::OpenAi, "gpt-4o-mini", request()).await;
@@ -60,7 +60,7 @@ async fn ollama_gets_the_schema_over_openais_interface() {
     assert_eq!(keys.len(), 6, "{keys:?}");
 }
 
-/// RUN-10, RUN-12: the mark stands at the end of the system part and nowhere else.
+/// 01/RUN-10, 01/RUN-12: the mark stands at the end of the system part and nowhere else.
 #[tokio::test]
 async fn anthropic_gets_a_cache_breakpoint_after_the_system_part() {
     let asked = asked(Wire::Anthropic, "claude-haiku-4-5", request()).await;
@@ -87,7 +87,7 @@ async fn anthropic_gets_a_cache_breakpoint_after_the_system_part() {
     assert_eq!(asked.body, expected);
 }
 
-/// RUN-3, RUN-10
+/// 01/RUN-3, 01/RUN-10
 #[tokio::test]
 async fn google_gets_a_json_schema() {
     let asked = asked(Wire::Google, "gemini-2.5-flash", request()).await;
@@ -106,12 +106,13 @@ async fn google_gets_a_json_schema() {
             "responseJsonSchema": schema::safe(Wire::Google, &reply::schema()),
             "temperature": 0.3,
             "maxOutputTokens": 400,
+            "thinkingConfig": { "thinkingBudget": 0 },
         },
     });
     assert_eq!(asked.body, expected);
 }
 
-/// RUN-10, 01/AC-16: no temperature, no effort, and the limit under the name that reasoning models know.
+/// 01/RUN-10, 01/AC-16: no temperature, no effort, and the limit under the name that reasoning models know.
 #[tokio::test]
 async fn a_reasoning_model_gets_what_it_takes() {
     let unset = ModelRequest { temperature: None, ..request() };
@@ -161,7 +162,7 @@ async fn a_model_name_arrives_as_it_is() {
     }
 }
 
-/// RUN-12: newer GPT models keep the provider's automatic cache; older ones get no parameter for it.
+/// 01/RUN-12: newer GPT models keep the provider's automatic cache; older ones get no parameter for it.
 #[tokio::test]
 async fn newer_gpt_models_keep_their_automatic_cache() {
     let body =
@@ -171,7 +172,7 @@ async fn newer_gpt_models_keep_their_automatic_cache() {
     assert_eq!(asked(Wire::OpenAi, "gpt-4.1-mini", request()).await.body.get("prompt_cache_key"), None);
 }
 
-/// RUN-10: `AGENT_TEMPERATURE` goes up to 2, Anthropic's to 1.
+/// 01/RUN-10: `AGENT_TEMPERATURE` goes up to 2, Anthropic's to 1.
 #[tokio::test]
 async fn anthropic_is_not_asked_for_more_temperature_than_it_has() {
     let hot = ModelRequest { temperature: Some(1.7), ..request() };
@@ -179,11 +180,29 @@ async fn anthropic_is_not_asked_for_more_temperature_than_it_has() {
     assert_eq!(asked(Wire::OpenAi, "gpt-4o-mini", hot).await.body["temperature"], json!(1.7));
 }
 
-/// RUN-11: models that think unless told otherwise would use up the output limit.
+/// 01/RUN-11: models that think unless told otherwise would use up the output limit.
 #[tokio::test]
 async fn claude_models_that_think_by_default_are_told_not_to() {
     let body = asked(Wire::Anthropic, "claude-sonnet-5", request()).await.body;
     assert_eq!(body["thinking"], json!({ "type": "disabled" }));
+}
+
+/// 01/RUN-11: Gemini 2.5 Flash thinks unless it gets no budget for it; others do not take that, or do not think.
+#[tokio::test]
+async fn gemini_flash_gets_no_budget_for_thoughts() {
+    for (model, budget) in [
+        ("gemini-2.5-flash", Some(0)),
+        ("gemini-2.5-flash-lite", Some(0)),
+        ("models/gemini-2.5-flash-preview-09-2025", Some(0)),
+        ("gemini-2.5-pro", None),
+        ("gemini-2.0-flash", None),
+        ("gemini-3-flash", None),
+    ] {
+        let body = asked(Wire::Google, model, request()).await.body;
+        let config = body.pointer("/generationConfig/thinkingConfig");
+        assert_eq!(config, budget.map(|budget| json!({ "thinkingBudget": budget })).as_ref(), "{model}");
+        assert_eq!(body["generationConfig"]["maxOutputTokens"], 400, "{model}");
+    }
 }
 
 /// IN-3, DEC-33, 01 section 8: pictures as bytes, parts of a burst in order, notes of the server from the user.
@@ -243,7 +262,7 @@ fn called(wire: Wire, arguments: &Value) -> Value {
     answer
 }
 
-/// RUN-3: a model that refuses the schema is asked through a tool, at once and from then on.
+/// 01/RUN-3: a model that refuses the schema is asked through a tool, at once and from then on.
 #[tokio::test]
 async fn a_refused_schema_becomes_a_tool_for_good() {
     let refusal = json!({ "error": { "message": "The compiled grammar is too large." } });
@@ -279,7 +298,7 @@ fn tool_of(wire: Wire, body: &Value) -> (Value, Value) {
     (body.pointer(name).unwrap().clone(), body.pointer(choice).unwrap().clone())
 }
 
-/// RUN-10: newer models refuse a temperature that no list of ours knows of.
+/// 01/RUN-10: newer models refuse a temperature that no list of ours knows of.
 #[tokio::test]
 async fn a_refused_temperature_is_left_out_for_good() {
     let refusal = json!({ "error": { "message": "`temperature` is deprecated for this model." } });

@@ -6,7 +6,6 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::failure::Failure;
-use crate::model::port::ModelError;
 
 /// Retries after the first attempt (RUN-16).
 const MOST_RETRIES: u32 = 2;
@@ -38,7 +37,7 @@ impl Backoff {
         self,
         within: Option<Duration>,
         mut attempt: impl FnMut() -> Attempt,
-    ) -> Result<T, ModelError>
+    ) -> Result<T, Failure>
     where
         Attempt: Future<Output = Result<T, Failure>>,
     {
@@ -55,7 +54,7 @@ impl Backoff {
                 .filter(|pause| *pause <= left.unwrap_or(self.longest))
             {
                 Some(pause) => tokio::time::sleep(pause).await,
-                None => return Err(failure.error),
+                None => return Err(failure),
             }
             retries += 1;
         }
@@ -97,17 +96,17 @@ mod tests {
     async fn exhausted_within(within: Option<Duration>, failure: Failure) -> (u32, Duration) {
         let attempts = Cell::new(0);
         let begun = Instant::now();
-        let outcome: Result<(), ModelError> = Backoff::default()
+        let outcome: Result<(), Failure> = Backoff::default()
             .run(within, || {
                 attempts.set(attempts.get() + 1);
                 std::future::ready(Err(failure.clone()))
             })
             .await;
-        assert_eq!(outcome, Err(failure.error));
+        assert_eq!(outcome, Err(failure));
         (attempts.get(), begun.elapsed())
     }
 
-    /// RUN-16: at most two retries, with a wait that doubles and varies by up to a quarter.
+    /// 01/RUN-16: at most two retries, with a wait that doubles and varies by up to a quarter.
     #[tokio::test(start_paused = true)]
     async fn a_transient_failure_is_retried_twice() {
         for code in [408, 409, 429, 500, 503, 529] {
@@ -117,7 +116,7 @@ mod tests {
         }
     }
 
-    /// RUN-16: other statuses of 4xx are not retried.
+    /// 01/RUN-16: other statuses of 4xx are not retried.
     #[tokio::test(start_paused = true)]
     async fn a_refusal_is_not_retried() {
         for code in [400, 401, 403, 404, 413, 422] {
@@ -125,7 +124,7 @@ mod tests {
         }
     }
 
-    /// RUN-16: the attempt after the failure counts.
+    /// 01/RUN-16: the attempt after the failure counts.
     #[tokio::test(start_paused = true)]
     async fn the_answer_after_a_failure_is_the_answer() {
         let attempts = Cell::new(0);
@@ -139,7 +138,7 @@ mod tests {
         assert_eq!((outcome, attempts.get()), (Ok("answer"), 3));
     }
 
-    /// RUN-16: a short wait that the provider asks for is kept; a long one is left to the fallback model.
+    /// 01/RUN-16: a short wait that the provider asks for is kept; a long one is left to the fallback model.
     #[tokio::test(start_paused = true)]
     async fn a_provider_is_waited_for_when_it_asks_for_little() {
         let (attempts, took) = exhausted(overloaded(Some(Duration::from_secs(3)))).await;
@@ -148,7 +147,7 @@ mod tests {
         assert_eq!((attempts, took), (1, Duration::ZERO));
     }
 
-    /// RUN-16: a wait that the provider asks for is kept as long as the caller sees its end, and not begun otherwise.
+    /// 01/RUN-16: a wait that the provider asks for is kept as long as the caller sees its end, and not begun otherwise.
     #[tokio::test(start_paused = true)]
     async fn a_wait_ends_within_the_callers_bound() {
         let asked = |seconds| overloaded(Some(Duration::from_secs(seconds)));
@@ -160,7 +159,7 @@ mod tests {
         assert_eq!(attempts, 2, "the second wait would be a second");
     }
 
-    /// RUN-13: the caller's abort ends a wait.
+    /// 01/RUN-13: the caller's abort ends a wait.
     #[tokio::test(start_paused = true)]
     async fn an_abort_ends_the_wait() {
         let attempts = Cell::new(0);
@@ -173,7 +172,7 @@ mod tests {
     }
 
     proptest! {
-        /// RUN-16: no wait is shorter than the backoff, none shorter than asked for.
+        /// 01/RUN-16: no wait is shorter than the backoff, none shorter than asked for.
         #[test]
         fn waits_stay_within_their_bounds(
             retries in 0_u32..5,

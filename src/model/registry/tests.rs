@@ -129,7 +129,7 @@ async fn a_call_without_a_key_fails_like_any_other() {
     assert_eq!(fake.asked()[0].headers["authorization"].trim(), "Bearer");
 }
 
-/// DEC-10, PROV-9, RUN-16: the second model answers and is recorded, with its own prices.
+/// DEC-10, PROV-9, 01/RUN-16: the second model answers and is recorded, with its own prices.
 #[tokio::test]
 async fn the_fallback_answers_when_the_first_model_is_down() {
     let quota = Act::Answer { status: 429, headers: "x-should-retry: false\r\n", body: "{}".to_owned() };
@@ -150,7 +150,7 @@ async fn the_fallback_answers_when_the_first_model_is_down() {
     assert_eq!(temperatures, [false, true], "RUN-10 holds for each model by itself");
 }
 
-/// RUN-4, RUN-13, LOOP-4: a turn acts on every provider, and aborting it in its second step closes the connection.
+/// 01/RUN-4, 01/RUN-13, LOOP-4: a turn acts on every provider, and aborting it in its second step closes the connection.
 #[tokio::test]
 async fn a_turn_that_acts_can_be_aborted_on_every_provider() {
     let cases = [

@@ -9,10 +9,12 @@ use super::test_support::{
     ALL_WIRES, Act, Asked, FakeProvider, SECRET, answer, calling, replied, reply_object, request, text,
 };
 use super::wire::Wire;
+use crate::model::meter::Meter;
 use crate::model::port::{
     MessageRole, ModelAnswer, ModelError, ModelMessage, ModelOutput, ModelProvider, ModelRequest, Part,
     ToolCalls, ToolResult, Usage,
 };
+use crate::model::spent::Spent;
 use crate::tools::ToolDefinition;
 
 /// A name each provider knows, of the generation that takes a schema beside tools where there is one.
@@ -109,7 +111,7 @@ fn has_schema(body: &Value) -> bool {
     ["response_format", "output_config", "responseJsonSchema"].iter().any(|key| body.contains(key))
 }
 
-/// RUN-4, TCFG-30: tools and the reply's schema in one request, in the order of the definitions, free to choose.
+/// 01/RUN-4, TCFG-30: tools and the reply's schema in one request, in the order of the definitions, free to choose.
 #[tokio::test]
 async fn tools_stand_beside_the_schema() {
     for wire in [Wire::Anthropic, Wire::OpenAi, Wire::Google] {
@@ -127,7 +129,7 @@ async fn tools_stand_beside_the_schema() {
     }
 }
 
-/// RUN-4: OpenAI holds arguments to the schema, in which then everything is required; what was filled with nothing is
+/// 01/RUN-4: OpenAI holds arguments to the schema, in which then everything is required; what was filled with nothing is
 /// left out again.
 #[tokio::test]
 async fn openais_tools_are_strict() {
@@ -144,7 +146,7 @@ async fn openais_tools_are_strict() {
     }
 }
 
-/// RUN-4, PROV-6: where tools and schema exclude each other, the reply is a tool among the others.
+/// 01/RUN-4, PROV-6: where tools and schema exclude each other, the reply is a tool among the others.
 #[tokio::test]
 async fn the_reply_becomes_a_tool_where_it_must() {
     for (wire, model) in [(Wire::Google, "gemini-2.5-flash"), (Wire::Ollama, "llama3.1:8b")] {
@@ -284,7 +286,7 @@ async fn google_gets_its_signature_back() {
     assert_eq!((contents.len(), results.len()), (5, 2));
 }
 
-/// RUN-7: what one call gave is no JSON; it is a call all the same, and the others stand.
+/// 01/RUN-7: what one call gave is no JSON; it is a call all the same, and the others stand.
 #[tokio::test]
 async fn arguments_that_are_no_json_spoil_one_call_only() {
     for wire in [Wire::OpenAi, Wire::Ollama] {
@@ -308,7 +310,7 @@ async fn arguments_that_are_no_json_spoil_one_call_only() {
     }
 }
 
-/// RUN-7: arguments encoded twice are read; nothing at all is no argument.
+/// 01/RUN-7: arguments encoded twice are read; nothing at all is no argument.
 #[tokio::test]
 async fn odd_arguments_are_read() {
     let twice = json!("\"{\\\"tag\\\": \\\"has_kiln\\\"}\"");
@@ -321,7 +323,7 @@ async fn odd_arguments_are_read() {
     }
 }
 
-/// RUN-7: Gemini says that it tried to call and failed; the turn goes on without a call.
+/// 01/RUN-7: Gemini says that it tried to call and failed; the turn goes on without a call.
 #[tokio::test]
 async fn a_malformed_call_of_gemini_is_no_end() {
     let mut body = replied(Wire::Google, "");
@@ -356,7 +358,7 @@ async fn a_reply_beside_calls_comes_too_early() {
     }
 }
 
-/// RUN-4: a refusal of tools beside a schema turns the reply into a tool, for good, and leaves requests without tools
+/// 01/RUN-4: a refusal of tools beside a schema turns the reply into a tool, for good, and leaves requests without tools
 /// as they were.
 #[tokio::test]
 async fn a_refusal_with_tools_says_nothing_about_requests_without() {
@@ -382,7 +384,7 @@ async fn a_refusal_with_tools_says_nothing_about_requests_without() {
     }
 }
 
-/// RUN-4: a reply tool that is refused becomes a schema, once; when both are refused the call has failed.
+/// 01/RUN-4: a reply tool that is refused becomes a schema, once; when both are refused the call has failed.
 #[tokio::test]
 async fn each_form_is_tried_once() {
     let refusal = json!({ "error": { "message": "Invalid schema for function 'send_reply'." } });
@@ -404,13 +406,13 @@ async fn each_form_is_tried_once() {
 async fn a_local_model_that_chats_is_held_to_the_schema() {
     let chat = replied(Wire::Ollama, SECRET);
     let good = replied(Wire::Ollama, &reply_object().to_string());
-    let (outcome, asked) = step_with(Wire::Ollama, "llama3.1:8b", offering(), &[chat.clone(), good]).await;
+    let spent = Spent::default();
+    let asking = ModelRequest { meter: Meter::of(&spent), ..offering() };
+    let (outcome, asked) = step_with(Wire::Ollama, "llama3.1:8b", asking, &[chat.clone(), good]).await;
     let answered = outcome.unwrap();
     assert_eq!(answered.output, ModelOutput::Text(reply_object().to_string()));
-    assert_eq!(
-        answered.usage,
-        Usage { input: Some(4000), output: Some(200), cache_read: Some(0), cache_write: None }
-    );
+    let once = Usage { input: Some(2000), output: Some(100), cache_read: Some(0), cache_write: None };
+    assert_eq!((answered.usage, spent.bill().usage), (once, once));
     assert!(has_schema(&asked[1].body) && asked[1].body.get("tools").is_none());
 
     let object = replied(Wire::Ollama, &reply_object().to_string());
@@ -421,7 +423,7 @@ async fn a_local_model_that_chats_is_held_to_the_schema() {
     assert_eq!(asked.len(), 1, "a model that obeys is not asked twice");
 }
 
-/// RUN-6, 01 section 8: calls that no provider made, as from another one, are told in the wire's own form.
+/// 01/RUN-6, 01 section 8: calls that no provider made, as from another one, are told in the wire's own form.
 #[tokio::test]
 async fn calls_without_a_providers_form_are_told() {
     for wire in ALL_WIRES {

@@ -87,7 +87,7 @@ async fn result_of(answer: Result<ModelAnswer, ModelError>) -> TurnResult {
     runner(&Scripted::new(answer)).run(asking("hello")).await
 }
 
-/// 01/AC-1, MOCK-1, USE-5, RUN-2: the mock's price answer goes through unchanged; nothing is appended.
+/// 01/AC-1, 01/MOCK-1, USE-5, 01/RUN-2: the mock's price answer goes through unchanged; nothing is appended.
 #[tokio::test]
 async fn the_mock_model_answers_a_question_about_the_price() {
     let runner = resolve(&settings(Provider::Mock, "demo")).unwrap();
@@ -106,7 +106,7 @@ async fn the_mock_model_answers_a_question_about_the_price() {
     assert_eq!(result.interventions, ["closing_question_already_in_body"]);
 }
 
-/// RUN-3, REP-5: an answer in text is read like an object.
+/// 01/RUN-3, REP-5: an answer in text is read like an object.
 #[tokio::test]
 async fn text_and_object_are_the_same_answer() {
     let reply = object(&["Hello."]);
@@ -214,7 +214,7 @@ async fn nothing_of_a_turn_enters_the_system_part() {
     assert!(matches!(&parts[1], Part::Contact(fenced) if fenced.inner() == "marmalade"));
 }
 
-/// RUN-10, 01/AC-16
+/// 01/RUN-10, 01/AC-16
 #[tokio::test]
 async fn reasoning_models_get_no_temperature() {
     let cases = [
@@ -261,7 +261,7 @@ async fn calls_wait_for_a_free_place() {
     assert_eq!(seconds, [1, 1, 2, 2, 3]);
 }
 
-/// RUN-13, RUN-14, DEC-27: a dropped turn is no result, and it gives its place back.
+/// 01/RUN-13, 01/RUN-14, DEC-27: a dropped turn is no result, and it gives its place back.
 #[tokio::test(start_paused = true)]
 async fn an_aborted_turn_frees_its_place() {
     let provider =
@@ -372,7 +372,7 @@ async fn a_provider_that_answers_is_not_left_alone() {
     }
 }
 
-/// DEC-27, RUN-13: a provider that hangs fails too, though only the abort ends its calls; a call that was given up
+/// DEC-27, 01/RUN-13: a provider that hangs fails too, though only the abort ends its calls; a call that was given up
 /// early says nothing about it.
 #[tokio::test(start_paused = true)]
 async fn a_provider_that_hangs_is_left_alone() {
@@ -409,7 +409,7 @@ async fn a_model_that_hangs_leaves_time_for_the_fallback() {
     assert!(tokio::time::timeout(abort, alone.run(asking("hi"))).await.is_err());
 }
 
-/// RUN-16: a wait that a provider asks for may last until the abort, but not while another model could answer.
+/// 01/RUN-16: a wait that a provider asks for may last until the abort, but not while another model could answer.
 #[tokio::test(start_paused = true)]
 async fn retries_have_less_time_while_another_model_stands_by() {
     let abort = Duration::from_secs(30);
