@@ -42,6 +42,7 @@ mod dev;
 mod eval;
 mod eval_compare;
 mod eval_offline;
+mod eval_output;
 mod eval_record;
 mod handoffs;
 mod health;
