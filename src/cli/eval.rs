@@ -79,6 +79,9 @@ fn run_suite(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
     for warning in &suite.warnings {
         eprintln!("warning: {}, {warning}", suite.name);
     }
+    for doubt in evals::doubts(&suite.cases, &tenant) {
+        eprintln!("warning: {}, {doubt}", suite.name);
+    }
     if arguments.coverage {
         put(&Coverage::of(&suite.cases, &tenant).text())?;
         return Ok(ExitCode::SUCCESS);
