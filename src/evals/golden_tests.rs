@@ -247,7 +247,7 @@ fn without(system: &str, heading: &str) -> String {
     format!("{}{}", &system[..start], &system[next..])
 }
 
-/// GOLD-0, MOCK-3: a rule that is lost from the prompt turns the cases red that rest on it; with the whole prompt the
+/// GOLD-0: a rule that is lost from the prompt turns the cases red that rest on it; with the whole prompt the
 /// same model is green.
 #[tokio::test]
 async fn a_prompt_that_lost_a_section_turns_the_suite_red() {

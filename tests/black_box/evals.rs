@@ -347,7 +347,7 @@ fn a_report_that_cannot_be_written_fails_the_run() {
     }
 }
 
-/// EVAL-7, 04/RLD: what is odd about the configuration is said as a boot says it, and what the suite needs of it too.
+/// EVAL-7: what is odd about the configuration is said as a boot says it, and what the suite needs of it too.
 #[test]
 fn oddities_of_the_set_up_are_said_before_the_run() {
     let acts = r#"{"id":"acts","text":"hello","expect":{"escalate":false,"actions":[]}}"#;
@@ -366,7 +366,7 @@ fn oddities_of_the_set_up_are_said_before_the_run() {
     }
 }
 
-/// MOCK-4, CLI-6: whoever has nothing is shown the way; a word that is no command is the one that is named.
+/// 07/MOCK-4, CLI-6: whoever has nothing is shown the way; a word that is no command is the one that is named.
 #[test]
 fn a_wrong_start_shows_the_way() {
     let nothing = eval(&Folder::new(), &bare(), &[]);
