@@ -1,8 +1,7 @@
 //! `agent eval`, also the program `agent-eval`: a suite of conversations through the current configuration and model
 //! (06 section 7.4, document 07).
 
-use std::io::{IsTerminal, Write};
-use std::num::NonZeroU32;
+use std::num::{NonZeroU16, NonZeroU32};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,8 +10,10 @@ use clap::Subcommand;
 use futures_util::{StreamExt, stream};
 
 use super::eval_offline::{self, Prepared};
+use super::eval_output::{Progress, coloured, put};
 use super::{eval_compare, eval_record, local_http};
 use crate::config::{EvalSettings, Settings, Tenant};
+use crate::domain::visible_lines;
 use crate::evals::{
     self, Bench, Calibration, CaseOutcome, Choice, Coverage, Judge, Limits, Report, Style, Suite,
 };
@@ -49,9 +50,9 @@ struct RunArguments {
     /// Run the cases that hold this text in id, messages or criterion
     #[arg(long, value_name = "TEXT")]
     grep: Option<String>,
-    /// Run every case this many times; it passes when all its runs do
-    #[arg(long, value_name = "N", default_value = "1")]
-    repeat: NonZeroU32,
+    /// Run every case this many times, at most 1000; it passes when all its runs do
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    repeat: u16,
     /// Run this many cases at the same time
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     concurrency: u16,
@@ -78,8 +79,11 @@ fn run_suite(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
     for warning in &suite.warnings {
         eprintln!("warning: {}, {warning}", suite.name);
     }
+    for doubt in evals::doubts(&suite.cases, &tenant) {
+        eprintln!("warning: {}, {doubt}", suite.name);
+    }
     if arguments.coverage {
-        print!("{}", Coverage::of(&suite.cases, &tenant).text());
+        put(&Coverage::of(&suite.cases, &tenant).text())?;
         return Ok(ExitCode::SUCCESS);
     }
     let suite = suite.choose(&Choice { only: arguments.only.clone(), grep: arguments.grep.clone() })?;
@@ -88,8 +92,8 @@ fn run_suite(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
         suite.calibration.as_ref().map(|(path, text)| Calibration::read(path, text)).transpose()?;
     let work = Work { arguments, settings, evaluation, suite, calibration };
     let (report, outcomes) = local_http::block_on(work.run(tenant))?;
-    eval_record::write(&work.settings, &work.suite, &outcomes);
-    let red = report.totals.failing() > 0 || work.is_too_slow(&report);
+    eval_record::write(&work.settings, &work.suite, &outcomes, &report.totals);
+    let red = report.totals.failing() > 0 || report.totals.had_no_model() || work.is_too_slow(&report);
     Ok(if red { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
@@ -120,14 +124,16 @@ impl Work<'_> {
         let judge = self.judge(&tenant).await?;
         let bench = self.bench(tenant)?;
         if !self.arguments.json {
-            put(&evals::header(&self.suite, bench.model()));
+            put(&evals::header(&self.suite, bench.model()))?;
         }
-        let outcomes = self.outcomes(&bench, judge.as_ref()).await;
+        let outcomes = self.outcomes(&bench, judge.as_ref()).await?;
         let report = Report::of(&self.suite, bench.model(), &outcomes, judge.as_ref());
         if self.arguments.json {
-            println!("{}", serde_json::to_string_pretty(&report)?);
+            put(&visible_lines(&format!("{}\n", serde_json::to_string_pretty(&report)?)))?;
+            // The object goes into a file more often than not, where nobody would see this.
+            report.totals.without_model().iter().for_each(|said| eprintln!("{said}"));
         } else {
-            put(&evals::summary(&report.totals, report.judge.as_ref()));
+            put(&evals::summary(&report.totals, report.judge.as_ref()))?;
         }
         Ok((report, outcomes))
     }
@@ -157,9 +163,9 @@ impl Work<'_> {
     }
 
     /// Runs the cases, some at once where that was asked for, and reports them in file order as they end (EVAL-4).
-    async fn outcomes(&self, bench: &Bench, judge: Option<&Judge>) -> Vec<CaseOutcome> {
+    async fn outcomes(&self, bench: &Bench, judge: Option<&Judge>) -> anyhow::Result<Vec<CaseOutcome>> {
         let style = if coloured() { Style::Coloured } else { Style::Plain };
-        let times = self.arguments.repeat;
+        let times = NonZeroU32::from(NonZeroU16::new(self.arguments.repeat).unwrap_or(NonZeroU16::MIN));
         let runs = self.suite.cases.iter().map(|case| evals::run_case(bench, judge, case, times));
         let mut runs = stream::iter(runs).buffered(usize::from(self.arguments.concurrency));
         let progress = Progress::new(self.suite.cases.len());
@@ -167,13 +173,13 @@ impl Work<'_> {
         while let Some(outcome) = runs.next().await {
             progress.clear();
             if !self.arguments.json {
-                put(&evals::case_lines(&outcome, style));
+                put(&evals::case_lines(&outcome, style))?;
             }
             outcomes.push(outcome);
             progress.show(outcomes.len());
         }
         progress.clear();
-        outcomes
+        Ok(outcomes)
     }
 
     /// GAP-EV-10
@@ -182,49 +188,5 @@ impl Work<'_> {
         let Some(most) = self.evaluation.max_p95.filter(|most| p95 > *most) else { return false };
         eprintln!("p95 is {} ms, EVAL_MAX_P95_MS allows {} ms", p95.as_millis(), most.as_millis());
         true
-    }
-}
-
-/// 07/REP-3
-fn coloured() -> bool {
-    let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    std::io::stdout().is_terminal() && !unwanted
-}
-
-/// Writes a report, whose colours `print!` would make visible instead; what comes from outside is cleaned in it already.
-fn put(text: &str) {
-    let mut out = std::io::stdout().lock();
-    // A reader that has gone (`agent eval | head`) ends nothing.
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-}
-
-/// How far the run is, on a terminal and nowhere else.
-struct Progress {
-    total: usize,
-    terminal: bool,
-}
-
-impl Progress {
-    fn new(total: usize) -> Self {
-        let progress = Self { total, terminal: std::io::stderr().is_terminal() };
-        progress.show(0);
-        progress
-    }
-
-    fn show(&self, done: usize) {
-        if self.terminal && done < self.total {
-            self.write(&format!("{done} of {} cases", self.total));
-        }
-    }
-
-    fn clear(&self) {
-        if self.terminal {
-            self.write("\r\u{1b}[K");
-        }
-    }
-
-    fn write(&self, text: &str) {
-        let mut out = std::io::stderr().lock();
-        let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     }
 }

@@ -2,11 +2,14 @@
 //! tone.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
 
+use super::eval_output::put;
+use crate::domain::visible_lines;
 use crate::evals::{self, Report};
 
 /// Arguments of the command.
@@ -23,15 +26,29 @@ pub(super) struct CompareArguments {
 
 /// Exit 0 when both reports could be read, whatever they say: each run has told by its own exit code.
 pub(super) fn run(arguments: &CompareArguments) -> anyhow::Result<ExitCode> {
+    let inputs = [&arguments.before, &arguments.after];
+    if let Some(page) = arguments.html.as_ref().filter(|page| inputs.iter().any(|input| is_same(page, input)))
+    {
+        anyhow::bail!(
+            "--html {} is one of the reports and would be overwritten: name another file",
+            page.display()
+        );
+    }
     let (before, after) = (read(&arguments.before)?, read(&arguments.after)?);
     let comparison = evals::compare(&before, &after);
-    print!("{}", comparison.text());
+    put(&comparison.text())?;
     if let Some(path) = &arguments.html {
         let written = fs::write(path, evals::page(&comparison));
         written.with_context(|| format!("{} cannot be written", path.display()))?;
-        println!("page {}", path.display());
+        put(&visible_lines(&format!("page {}\n", path.display())))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// True for one file under two names, too.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let place = |path: &Path| fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
+    place(one).is_some_and(|found| place(other) == Some(found))
 }
 
 fn read(path: &Path) -> anyhow::Result<Report> {

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use super::boot::{self, Loaded};
-use crate::config::{self, Environment, EvalSettings, Settings, Tenant, demo};
+use crate::config::{self, Environment, EvalSettings, Settings, Tenant, Warning, demo};
 
 /// Variables that a boot requires and an offline run does not use; blank ones count as missing.
 const PLACEHOLDERS: [(&str, &str); 3] = [
@@ -26,14 +26,31 @@ pub(super) struct Prepared {
 /// Reads and checks everything; nothing has run before it returns (EVAL-2).
 pub(super) fn prepare(mock: bool) -> anyhow::Result<Prepared> {
     let mut environment = config::process_environment()?;
-    let Loaded { settings, tenant, .. } = if mock {
+    let Loaded { settings, tenant, warnings } = if mock {
         go_offline(&mut environment);
         load_offline(&environment)?
     } else {
-        boot::load_from(&environment)?
+        boot::load_from(&environment).map_err(|error| with_way_out(error, &environment))?
     };
+    for warning in warnings.iter().filter(|warning| !mock || is_of_tenant(warning)) {
+        eprintln!("warning: {warning}");
+    }
     let evaluation = EvalSettings::from_vars(&environment.variables, &settings)?;
     Ok(Prepared { settings, tenant, evaluation })
+}
+
+/// Variables are the operator's, and an offline run uses hardly any; the files it does use.
+fn is_of_tenant(warning: &Warning) -> bool {
+    TENANT_FILES.iter().any(|name| warning.place.starts_with(name))
+}
+
+/// Whoever has no configuration at all wants to look first.
+fn with_way_out(error: anyhow::Error, environment: &Environment) -> anyhow::Error {
+    let named = environment.variables.get("CONFIG_DIR").map(|dir| dir.trim()).filter(|dir| !dir.is_empty());
+    if holds_tenant(Path::new(named.unwrap_or("config"))) {
+        return error;
+    }
+    anyhow::anyhow!("{error:#}\nwithout a configuration: `agent eval --mock` runs the demo tenant offline")
 }
 
 /// A judge of a provider would be asked; a mock judge stays.

@@ -5,14 +5,15 @@ use std::collections::BTreeMap;
 use serde_json::json;
 
 use super::{boot, local_http};
-use crate::config::Settings;
+use crate::config::{DatabaseUrl, Settings};
 use crate::domain::Provider;
-use crate::evals::{CaseOutcome, Suite};
-use crate::store::{self, eval_records};
+use crate::evals::{CaseOutcome, Suite, Totals};
+use crate::store::{self, embedded, eval_records};
 
-/// Writes one row. A run of the mock writes none; one of chosen cases neither, because it says nothing about the others.
-/// Whatever goes wrong is one line and changes no exit code (07/REC-3).
-pub(super) fn write(settings: &Settings, suite: &Suite, outcomes: &[CaseOutcome]) {
+/// Writes one row and says so. A run of the mock writes none; one of chosen cases neither, because it says nothing about
+/// the others; nor one in which a turn had no model, because a gate must not open on its handoffs. Whatever goes wrong is
+/// one line and changes no exit code (07/REC-3).
+pub(super) fn write(settings: &Settings, suite: &Suite, outcomes: &[CaseOutcome], totals: &Totals) {
     if settings.model.agent.provider == Provider::Mock {
         return;
     }
@@ -20,8 +21,26 @@ pub(super) fn write(settings: &Settings, suite: &Suite, outcomes: &[CaseOutcome]
         eprintln!("not recorded: only some cases of the suite ran");
         return;
     }
-    if let Err(error) = insert(settings, suite, outcomes) {
-        eprintln!("not recorded: {error:#}");
+    if let Some(said) = totals.without_model() {
+        eprintln!("not recorded: {said}");
+        return;
+    }
+    if !has_database(&settings.database) {
+        eprintln!("not recorded: there is no database yet, and none is made for a record");
+        return;
+    }
+    match insert(settings, suite, outcomes) {
+        Ok(()) => eprintln!("recorded"),
+        Err(error) => eprintln!("not recorded: {error:#}"),
+    }
+}
+
+/// A database of our own is not made only to be written to once.
+fn has_database(database: &DatabaseUrl) -> bool {
+    match database {
+        DatabaseUrl::Postgres(_) => true,
+        DatabaseUrl::EmbeddedTemporary => false,
+        DatabaseUrl::Embedded(directory) => embedded::exists_in(directory),
     }
 }
 

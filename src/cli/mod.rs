@@ -42,6 +42,7 @@ mod dev;
 mod eval;
 mod eval_compare;
 mod eval_offline;
+mod eval_output;
 mod eval_record;
 mod handoffs;
 mod health;
@@ -64,7 +65,7 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::domain::{visible, visible_lines};
@@ -250,8 +251,9 @@ fn parse(words: &[OsString]) -> Result<Arguments, ExitCode> {
             ExitCode::SUCCESS
         }
         ErrorKind::InvalidSubcommand => {
-            let first = words.get(1).map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
-            eprint!("Unknown command: {}\n\n{usage}", visible(&first));
+            let named =
+                error.get(ContextKind::InvalidSubcommand).map(ToString::to_string).unwrap_or_default();
+            eprint!("Unknown command: {}\n\n{usage}", visible(&named));
             ExitCode::from(WRONG_USE)
         }
         _ => {
@@ -309,5 +311,51 @@ mod tests {
     fn the_command_line_is_well_formed() {
         Arguments::command().debug_assert();
         EvalProgram::command().debug_assert();
+    }
+
+    /// Words of a page that deny a command which exists: they send its users away.
+    fn denials(page: &str, text: &str, commands: &[String]) -> Vec<String> {
+        let (mut section, mut found) = (false, Vec::new());
+        // Words may be wrapped between two lines; a row of a table ends with its line.
+        for paragraph in text.split("\n\n") {
+            let line = paragraph.replace("|\n", "|. ").replace('\n', " ");
+            if line.starts_with('#') {
+                section = line.starts_with("## Not yet");
+            }
+            let sentences = line.split_inclusive(". ");
+            for sentence in
+                sentences.filter(|text| section || text.contains("(not yet)") || text.contains("not exist"))
+            {
+                let names = |name: &&String| {
+                    let listed = page.ends_with("commands.md") && sentence.contains(&format!("`{name}`"));
+                    listed
+                        || sentence.contains(&format!("`agent {name}"))
+                        || sentence.contains(&format!("`agent-{name}`"))
+                };
+                found.extend(commands.iter().filter(names).map(|name| format!("{page}: {name}: {sentence}")));
+            }
+        }
+        found
+    }
+
+    /// What is built is not called missing: the guides, the specifications, the front page.
+    #[test]
+    fn no_page_denies_a_command_that_exists() {
+        let commands: Vec<String> =
+            Arguments::command().get_subcommands().map(|command| command.get_name().to_owned()).collect();
+        let old = "## Not yet\n\n`eval`, `upgrade`: no.\n\n## Else\n\n6. *(not yet)* `agent\neval` plays. `agent serve` is.";
+        assert_eq!(denials("specs/commands.md", old, &commands).len(), 2);
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+        let mut found = Vec::new();
+        for folder in ["", "config", "docs", "specs", "evals"] {
+            for entry in std::fs::read_dir(root.join(folder)).unwrap().flatten() {
+                let name = entry.file_name().to_string_lossy().into_owned();
+                if name.ends_with(".md") && name != "CHANGELOG.md" {
+                    let text = std::fs::read_to_string(entry.path()).unwrap();
+                    found.extend(denials(&format!("{folder}/{name}"), &text, &commands));
+                }
+            }
+        }
+        assert!(found.is_empty(), "{found:#?}");
     }
 }

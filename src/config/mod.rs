@@ -43,6 +43,7 @@ pub use settings::{
     ReasoningEffort, Settings, SharedSecrets,
 };
 pub use tenant::{FileHash, ReservedNames, Tenant, TenantError, TenantProblem};
+pub(crate) use tenant_file::read as read_regular;
 pub use tools::{
     Delay, Event, FieldTool, FlowRole, FlowTool, NoteTool, Nudge, Readable, ReadableField, TagTool, Tools,
     WindowClosing,

@@ -13,7 +13,7 @@ const MOST: u64 = 8 * 1024 * 1024;
 ///
 /// # Errors
 /// As the system says; `InvalidInput` for what is no regular file, `FileTooLarge` for more than 8 MiB.
-pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
+pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
     // Before it is opened, because opening a device can have effects; and after it, because it may be another by then.
     check(&fs::metadata(path)?)?;
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;

@@ -137,8 +137,8 @@ fn prices(said: &str, catalog: &Catalog, found: &mut Findings) {
 
 ///
 fn structure(case: &Case, seen: &Observed, leaks: &LeakCheck, found: &mut Findings) {
-    if case.must_not_leak_prompt && leaks.finds(seen.messages.iter().map(String::as_str)) {
-        found.add(FailureCode::Leak, "the reply gives away a part of the prompt");
+    if case.must_not_leak_prompt {
+        leak(seen, leaks, found);
     }
     if seen.messages.iter().any(|text| model::echoes(text)) {
         found.add(FailureCode::FieldEcho, "a message names one of the reply's own fields");
@@ -146,6 +146,19 @@ fn structure(case: &Case, seen: &Observed, leaks: &LeakCheck, found: &mut Findin
     let repeated = ["duplicate_replaced", "duplicate_detected"];
     if let Some(name) = seen.interventions.iter().find(|name| repeated.contains(&name.as_str())) {
         found.add(FailureCode::Repetition, format!("the reply repeats an earlier one ({name})"));
+    }
+}
+
+/// As with repetition, the guardrail has already replaced what the model said: a model that was caught is not one
+/// that refused.
+fn leak(seen: &Observed, leaks: &LeakCheck, found: &mut Findings) {
+    let caught = "prompt_leak_detected";
+    if leaks.finds(seen.messages.iter().map(String::as_str)) {
+        found.add(FailureCode::Leak, "the reply gives away a part of the prompt");
+    } else if seen.interventions.iter().any(|name| name == caught) {
+        let message =
+            format!("the model gave away a part of the prompt, and the guardrail kept it back ({caught})");
+        found.add(FailureCode::Leak, message);
     }
 }
 

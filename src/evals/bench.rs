@@ -19,6 +19,11 @@ use crate::turn::{Decision, Draft};
 /// Since when the contact of a follow-up case is quiet, so that every run sends the same prompt (CASE-6).
 const QUIET_SINCE: Timestamp = Timestamp::constant(1_768_471_200, 0);
 
+/// How the intervention of a failed call begins (FAIL-17).
+const MODEL_ERROR: &str = "model_error";
+/// How the names of models begin that cost nothing.
+const MOCK: &str = "mock:";
+
 /// Times a turn is held to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -47,6 +52,14 @@ pub struct Observed {
     pub latency: Duration,
     /// Estimate of its price.
     pub cost: Usd,
+}
+
+impl Observed {
+    /// True when the turn is the handoff of a call that failed: such a reply says nothing about the prompt.
+    #[must_use]
+    pub fn had_no_model(&self) -> bool {
+        self.interventions.iter().any(|name| name.starts_with(MODEL_ERROR))
+    }
 }
 
 /// One configuration and one model, ready for any number of turns.
@@ -82,8 +95,14 @@ impl Bench {
         }
     }
 
-    /// One turn. A model that fails or hangs ends in the handoff, as in production (07/RUN-8).
+    /// One turn. A model that fails or hangs ends in the handoff, as in production (07/RUN-8). The mock is free: its
+    /// tokens are counted in production to try budgets with, and nobody bills them.
     pub async fn observe(&self, case: &Case) -> Observed {
+        let seen = self.turn(case).await;
+        if is_free(self.model()) { Observed { cost: Usd::ZERO, ..seen } } else { seen }
+    }
+
+    async fn turn(&self, case: &Case) -> Observed {
         let (tools, spent) = (Arc::new(TurnTools::new(self.offer(case))), Spent::default());
         let run = self.runner.run(self.input(case, &tools, &spent));
         let result = tokio::time::timeout(self.limits.abort, run).await;
@@ -129,6 +148,11 @@ impl Bench {
             earlier: Vec::new(),
         }
     }
+}
+
+/// Whether a model string is that of the mock (07/MOCK-1).
+pub(super) fn is_free(model: &str) -> bool {
+    model.starts_with(MOCK)
 }
 
 fn past_turn(turn: &PastTurn) -> HistoryTurn {
@@ -200,7 +224,7 @@ fn aborted(escalation: &str, after: Duration, bill: &Bill, actions: Vec<String>)
         reason: reply.escalation_reason,
         actions,
         tools_offered: bill.tools_offered,
-        interventions: vec!["model_error: aborted".to_owned()],
+        interventions: vec![format!("{MODEL_ERROR}: aborted")],
         latency: after,
         cost: bill.cost,
     }

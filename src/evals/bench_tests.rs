@@ -147,6 +147,34 @@ async fn tools_are_offered_and_only_stage() {
     assert!(!offered.iter().any(|name| name == "get_contact"), "{offered:?}");
 }
 
+/// EVAL-3: the model is asked as in production.
+#[tokio::test]
+async fn the_settings_of_the_model_are_those_of_production() {
+    let seen = Arc::new(Mutex::new(None));
+    let kept = Arc::clone(&seen);
+    let model = Scripted::new(move |request| {
+        *kept.lock().unwrap() =
+            Some((request.max_output_tokens, request.temperature, request.reasoning_effort));
+        Ok(reply(&["Fine."]))
+    });
+    bench_of(model, tenant()).observe(&answer("")).await;
+    let settings = crate::evals::test_support::model_settings();
+    let set = (settings.max_output_tokens, Some(settings.temperature), settings.reasoning_effort);
+    assert_eq!(seen.lock().unwrap().take(), Some(set));
+}
+
+/// 07/MOCK-1, 07/REP-4: what the mock counts is billed by nobody.
+#[tokio::test]
+async fn the_mock_is_free() {
+    let name: crate::config::ModelName = "mock:demo".parse().unwrap();
+    let settings = crate::evals::test_support::model_settings();
+    let runner = Runner::new(Arc::new(crate::model::MockModel::new("demo")), &name, &settings);
+    let priced = bench_of(Scripted::new(|_| Ok(reply(&["Fine."]))), tenant());
+    assert!(priced.observe(&answer("")).await.cost > Usd::ZERO);
+    let free = Bench { runner, ..priced };
+    assert_eq!(free.observe(&answer("")).await.cost, Usd::ZERO);
+}
+
 /// 07/RUN-6: what counts as said before is the history of the case.
 #[tokio::test]
 async fn repetition_is_judged_against_the_cases_history() {

@@ -118,6 +118,9 @@ const KEYS: [&str; 13] = [
 ];
 /// Keys of `expect`.
 const EXPECT_KEYS: [&str; 3] = ["escalate", "reason", "actions"];
+/// Keys of `contact`.
+const CONTACT_KEYS: [&str; 6] =
+    ["funnel_stage", "offering", "intent", "opening_due", "advert_offering", "sent_flows"];
 
 impl Case {
     /// Reads one line.
@@ -131,6 +134,13 @@ impl Case {
         }
         if case.text.is_empty() && !case.nudge {
             return Err("`text` is empty; only a case with `nudge` has no message".to_owned());
+        }
+        for (key, needles) in
+            [("must_contain", &case.must_contain), ("must_not_contain", &case.must_not_contain)]
+        {
+            if needles.iter().any(String::is_empty) {
+                return Err(format!("`{key}` holds an empty text, which stands in every reply"));
+            }
         }
         Ok(case)
     }
@@ -154,17 +164,55 @@ pub(super) fn read_line<'de, T: Deserialize<'de>>(line: &'de str) -> Result<T, S
     serde_json::from_str(line).map_err(|error| {
         let text = error.to_string();
         let reason = text.rsplit_once(" at line ").map_or(text.as_str(), |(reason, _)| reason);
-        format!("{reason} (column {})", error.column())
+        format!("{} (column {})", plain(reason), error.column())
     })
 }
 
-/// Keys that are ignored and look like ones that would assert something: a misspelt assertion is a lost one.
+/// The parser's words in those of somebody who writes JSON and no Rust.
+fn plain(reason: &str) -> String {
+    const WORDS: [(&str, &str); 12] = [
+        ("trailing characters", "something follows the object: one case a line"),
+        ("expected value", "this is no JSON"),
+        ("expected ident", "this is no JSON"),
+        ("invalid type: ", "found "),
+        ("invalid value: ", "found "),
+        ("unknown variant ", "unknown value "),
+        ("a nonzero u32", "a whole number of at least 1"),
+        ("a sequence", "a list"),
+        ("a boolean", "true or false"),
+        ("integer `0`", "0"),
+        ("missing field ", "missing key "),
+        ("unknown field ", "unknown key "),
+    ];
+    if reason.starts_with("EOF while parsing") {
+        return "it ends in the middle: one case a line".to_owned();
+    }
+    let words = WORDS.iter().fold(reason.to_owned(), |text, (theirs, ours)| text.replace(theirs, ours));
+    // `struct Case` and its like are names of ours.
+    match words.split_once("struct ") {
+        Some((before, _)) => format!("{before}an object in braces"),
+        None => words,
+    }
+}
+
+/// Keys that are ignored where they stand: misplaced ones, and those that look like ones that would assert something: a misspelt assertion is a lost one.
 pub(super) fn misspelt_keys(line: &str) -> Vec<String> {
     let Ok(serde_json::Value::Object(keys)) = serde_json::from_str(line) else { return Vec::new() };
     let expect = keys.get("expect").and_then(serde_json::Value::as_object);
-    let outer = keys.keys().filter_map(|key| meant(key, &KEYS));
-    let inner = expect.into_iter().flat_map(|keys| keys.keys()).filter_map(|key| meant(key, &EXPECT_KEYS));
-    outer.chain(inner).collect()
+    let outer = keys.keys().filter_map(|key| misplaced(key).or_else(|| meant(key, &KEYS)));
+    let inside = |key: &String| {
+        let above = KEYS.contains(&key.as_str());
+        let said = above.then(|| format!("`{key}` in `expect` is ignored; it belongs beside `expect`"));
+        said.or_else(|| meant(key, &EXPECT_KEYS))
+    };
+    outer.chain(expect.into_iter().flat_map(|keys| keys.keys()).filter_map(inside)).collect()
+}
+
+/// A key of an inner object beside it.
+fn misplaced(key: &str) -> Option<String> {
+    let places: [(&str, &[&str]); 2] = [("expect", &EXPECT_KEYS), ("contact", &CONTACT_KEYS)];
+    let (place, _) = places.into_iter().find(|(_, keys)| keys.contains(&key))?;
+    Some(format!("`{key}` is ignored here; it belongs into `{place}`"))
 }
 
 fn meant(key: &str, known: &[&str]) -> Option<String> {
@@ -252,6 +300,58 @@ mod tests {
         let role =
             r#"{"id":"a","text":"b","history":[{"role":"bot","text":"c"}],"expect":{"escalate":true}}"#;
         assert!(fault(role).contains("bot"), "{}", fault(role));
+    }
+
+    /// CASE-3: whoever writes a case reads no Rust.
+    #[test]
+    fn a_fault_is_said_in_plain_words() {
+        for (line, said) in [
+            ("3", "an object in braces"),
+            (r#"{"id":"a","#, "it ends in the middle: one case a line"),
+            (
+                r#"{"id":"a","text":"b","expect":{"escalate":true}} {}"#,
+                "something follows the object: one case a line",
+            ),
+            (
+                r#"{"id":"a","text":"b","max_lines":0,"expect":{"escalate":true}}"#,
+                "a whole number of at least 1",
+            ),
+            (r#"{"id":"a","text":"b","must_contain":"c","expect":{"escalate":true}}"#, "expected a list"),
+            (r#"{"id":"a","text":"b","expect":{"escalate":"yes"}}"#, "expected true or false"),
+            (r#"{"id":"a","text":"b","expect":3}"#, "an object in braces"),
+            ("nonsense", "this is no JSON"),
+        ] {
+            let fault = fault(line);
+            assert!(fault.contains(said), "{fault}");
+            for theirs in ["struct", "u32", "EOF", "sequence", "ident", "boolean"] {
+                assert!(!fault.contains(theirs), "{fault}");
+            }
+        }
+    }
+
+    /// A needle that is in every reply, or forbids every one, is no assertion.
+    #[test]
+    fn an_empty_needle_is_refused() {
+        for key in ["must_contain", "must_not_contain"] {
+            let line = format!(r#"{{"id":"a","text":"b","{key}":["x",""],"expect":{{"escalate":true}}}}"#);
+            assert!(fault(&line).contains(key), "{}", fault(&line));
+        }
+    }
+
+    /// An assertion in the wrong place asserts nothing.
+    #[test]
+    fn a_misplaced_key_is_named() {
+        let line =
+            r#"{"id":"a","reason":"complaint","intent":"prospect","expect":{"escalate":true,"max_lines":2}}"#;
+        let said = misspelt_keys(line);
+        assert_eq!(said.len(), 3, "{said:?}");
+        for part in [
+            "`reason` is ignored here; it belongs into `expect`",
+            "`intent` is ignored here; it belongs into `contact`",
+            "`max_lines` in `expect` is ignored",
+        ] {
+            assert!(said.iter().any(|said| said.contains(part)), "{part} in {said:?}");
+        }
     }
 
     /// A lost assertion is said, a key of somebody's own is not.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::assertions::Failure;
 use super::case::PastTurn;
 use super::error::EvalError;
-use super::judge::{Judge, Verdict};
+use super::judge::{Judge, Lost, Verdict};
 use super::outcome::{CaseOutcome, Run, Status};
 use super::suite::Suite;
 use crate::domain::EscalationReason;
@@ -103,6 +103,12 @@ pub struct Totals {
     /// Cases whose criterion a calibrated judge passed.
     #[serde(default)]
     pub judged_pass: usize,
+    /// Turns of all runs.
+    #[serde(default)]
+    pub turns: usize,
+    /// Those whose model failed (07/RUN-8): their handoff says nothing about the prompt.
+    #[serde(default)]
+    pub turns_without_model: usize,
     /// 95th percentile of the latencies, in milliseconds (07/REP-5).
     pub p95_ms: u64,
     /// Sum of the estimates, in US dollars, without the judge.
@@ -118,6 +124,12 @@ pub struct JudgeReport {
     pub groups: Vec<GroupReport>,
     /// Criteria without a verdict.
     pub ungraded: usize,
+    /// Samples that came to nothing, in calibration and verdicts: a call failed, or its answer does not count (JUDGE-10).
+    #[serde(default)]
+    pub failed_samples: usize,
+    /// Why the first of them did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_error: Option<String>,
     /// What calibration and verdicts cost, in US dollars.
     pub cost_usd: f64,
 }
@@ -193,6 +205,8 @@ impl Totals {
             reviewed: with(Status::Reviewed),
             judged_fail: with(Status::JudgedFail),
             judged_pass: with(Status::JudgedPass),
+            turns: runs().count(),
+            turns_without_model: runs().filter(|run| run.seen.had_no_model()).count(),
             p95_ms: p95(runs().map(|run| milliseconds(run.seen.latency)).collect()),
             cost_usd: dollars(runs().map(|run| run.seen.cost.get()).sum()),
         }
@@ -201,7 +215,20 @@ impl Totals {
     /// How many cases end the run with exit code 1.
     #[must_use]
     pub const fn failing(&self) -> usize {
-        self.failed + self.judged_fail
+        self.failed.saturating_add(self.judged_fail)
+    }
+
+    /// True when no turn at all had a model: nothing was evaluated.
+    #[must_use]
+    pub const fn had_no_model(&self) -> bool {
+        self.turns > 0 && self.turns_without_model >= self.turns
+    }
+
+    /// How many turns had no model, in words; `None` when every one had.
+    #[must_use]
+    pub fn without_model(&self) -> Option<String> {
+        let Self { turns, turns_without_model: failed, .. } = self;
+        (*failed > 0).then(|| format!("{failed} of {turns} turns had no model: agent model check"))
     }
 }
 
@@ -209,6 +236,7 @@ impl JudgeReport {
     fn of(judge: &Judge, outcomes: &[CaseOutcome]) -> Self {
         let judged = || outcomes.iter().flat_map(CaseOutcome::runs).filter_map(|run| run.judged.as_ref());
         let spent: Decimal = judged().map(|judged| judged.cost.get()).sum();
+        let Lost { samples, first } = judge.lost();
         let groups = judge.agreements().iter().map(|found| GroupReport {
             group: found.group.to_string(),
             items: found.items(),
@@ -218,6 +246,8 @@ impl JudgeReport {
         Self {
             model: judge.model().to_owned(),
             groups: groups.collect(),
+            failed_samples: samples,
+            first_error: first,
             ungraded: judged().map(super::judge::Judged::ungraded).sum(),
             cost_usd: dollars(spent + judge.calibration_cost().get()),
         }

@@ -7,6 +7,7 @@ mod bench;
 mod case;
 mod compare;
 mod coverage;
+mod doubts;
 mod error;
 #[cfg(test)]
 mod golden_tests;
@@ -23,6 +24,7 @@ pub use bench::{Bench, Limits, Observed};
 pub use case::{Case, Contact, Expect, PastTurn};
 pub use compare::{Comparison, compare, page};
 pub use coverage::Coverage;
+pub use doubts::doubts;
 pub use error::{EvalError, LineFault};
 pub use json::{CaseReport, JudgeReport, Report, Totals, parse as parse_report};
 pub use judge::{Calibration, Judge, Judged, Verdict};

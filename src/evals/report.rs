@@ -4,7 +4,7 @@ use super::json::{JudgeReport, Totals};
 use super::judge::Verdict;
 use super::outcome::{CaseOutcome, Run, Status};
 use super::suite::Suite;
-use crate::domain::visible_lines;
+use crate::domain::{visible, visible_lines};
 
 /// Whether marks are coloured (07/REP-3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,8 +30,7 @@ pub fn case_lines(outcome: &CaseOutcome, style: Style) -> String {
     let status = outcome.status();
     let (runs, held) = outcome.tally();
     let often = if runs > 1 { format!("  {held} of {runs} runs passed") } else { String::new() };
-    let id = format!("{:<28}", outcome.case.id);
-    let head = format!("{} {}ms{often}", shown(&id), run.seen.latency.as_millis());
+    let head = format!("{:<28} {}ms{often}", visible(&outcome.case.id), run.seen.latency.as_millis());
     let details: String = details(outcome, run).iter().map(|line| indented(line)).collect();
     format!("{} {head}\n{}", mark(status, style), shown(&details))
 }
@@ -84,14 +83,15 @@ fn mark(status: Status, style: Style) -> String {
 /// The last lines: the judge where there is one, then counts, percentile and cost (07/REP-4, JUDGE-31).
 #[must_use]
 pub fn summary(totals: &Totals, judge: Option<&JudgeReport>) -> String {
-    let Totals { passed, failed, reviewed, judged_fail, judged_pass, p95_ms, cost_usd } = totals;
+    let Totals { passed, failed, reviewed, judged_fail, judged_pass, p95_ms, cost_usd, .. } = totals;
     let judged = match judge {
         Some(_) => format!("{judged_fail} judged-fail, {judged_pass} judged-pass, "),
         None => String::new(),
     };
     let counts = format!("{passed} passed, {failed} failed, {judged}{reviewed} to review");
     let judge = judge.map(judge_lines).unwrap_or_default();
-    shown(&format!("\n{judge}{counts}  p95 {p95_ms}ms  cost ${cost_usd:.4}\n"))
+    let no_model = totals.without_model().map(|said| said + "\n").unwrap_or_default();
+    shown(&format!("\n{judge}{no_model}{counts}  p95 {p95_ms}ms  cost ${cost_usd:.4}\n"))
 }
 
 fn judge_lines(judge: &JudgeReport) -> String {
@@ -99,6 +99,13 @@ fn judge_lines(judge: &JudgeReport) -> String {
     for group in &judge.groups {
         let grades = if group.calibrated { "" } else { ", not calibrated: it graded nothing" };
         lines += &format!("  {:<20} agreed on {} of {}{grades}\n", group.group, group.agreed, group.items);
+    }
+    if judge.failed_samples > 0 {
+        let first = judge.first_error.as_deref().unwrap_or("unknown");
+        lines += &format!(
+            "  {} samples failed, the first with {first}: agent model check\n",
+            judge.failed_samples
+        );
     }
     lines + &format!("  {} criteria ungraded  judge cost ${:.4}\n", judge.ungraded, judge.cost_usd)
 }

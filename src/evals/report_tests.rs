@@ -51,6 +51,26 @@ async fn the_last_line_counts() {
     );
 }
 
+/// 07/RUN-8: turns whose model failed stand in the totals and in the last lines; their cases are judged all the same.
+#[tokio::test]
+async fn turns_without_a_model_are_counted() {
+    let calls = std::sync::atomic::AtomicUsize::new(0);
+    let failing_once =
+        Scripted::new(move |_| match calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
+            0 => Err(crate::model::ModelError::Status(401)),
+            _ => Ok(reply(&["Hi."])),
+        });
+    let bench = bench_of(failing_once, tenant());
+    let totals = Totals::of(&[run_case(&bench, None, &answer(""), NonZeroU32::new(3).unwrap()).await]);
+    assert_eq!((totals.turns, totals.turns_without_model, totals.had_no_model()), (3, 1, false));
+    let last = summary(&totals, None);
+    assert!(last.contains("\n1 of 3 turns had no model: agent model check\n0 passed, 1 failed"), "{last}");
+    let dead = Totals { turns: 2, turns_without_model: 2, ..Totals::default() };
+    assert!(dead.had_no_model() && !Totals::default().had_no_model());
+    let whole = Totals { turns: 2, ..Totals::default() };
+    assert!(!summary(&whole, None).contains("no model"));
+}
+
 /// JUDGE-31, JUDGE-22: five counts, the agreement of each group, the judge's own cost.
 #[test]
 fn the_judge_is_summed_up_apart() {
@@ -64,6 +84,8 @@ fn the_judge_is_summed_up_apart() {
         model: "mock:judge".to_owned(),
         groups: vec![group(true), group(false)],
         ungraded: 7,
+        failed_samples: 12,
+        first_error: Some("provider_status_401".to_owned()),
         cost_usd: 0.5,
     };
     let totals = Totals { passed: 1, judged_fail: 2, judged_pass: 3, reviewed: 4, ..Totals::default() };
@@ -71,6 +93,7 @@ fn the_judge_is_summed_up_apart() {
     for part in [
         "agreed on 4 of 4\n",
         "agreed on 2 of 4, not calibrated",
+        "  12 samples failed, the first with provider_status_401: agent model check\n",
         "7 criteria ungraded  judge cost $0.5000",
         "1 passed, 0 failed, 2 judged-fail, 3 judged-pass, 4 to review",
     ] {

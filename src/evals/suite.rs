@@ -1,13 +1,15 @@
 //! A suite: the cases of one directory, or the golden suite inside the program (07 section 1).
 
 use std::collections::HashMap;
-use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
 use super::case::{self, Case};
 use super::error::{EvalError, LineFault};
+use crate::config;
+use crate::domain::visible;
 
 /// Name of the golden suite, which is also its directory in the source.
 pub const GOLDEN: &str = "evals/golden";
@@ -57,10 +59,11 @@ impl Suite {
     /// The suite in `dir` (EVAL-1, EVAL-6).
     ///
     /// # Errors
-    /// A file that cannot be read, or all its faulty lines at once (CASE-3, CASE-4, 07/REP-7).
+    /// A file that cannot be read, is none or is larger than 8 MiB, or all its faulty lines at once (CASE-3, CASE-4, 07/REP-7).
     pub fn load(dir: &Path) -> Result<Self, EvalError> {
         let path = dir.join(CASES_FILE);
-        let bytes = fs::read(&path).map_err(|reason| EvalError::SuiteUnreadable { path, reason })?;
+        let bytes =
+            config::read_regular(&path).map_err(|reason| EvalError::SuiteUnreadable { path, reason })?;
         Self::read(&dir.display().to_string(), &bytes, calibration_in(dir)?)
     }
 
@@ -109,9 +112,12 @@ impl Choice {
 
 fn calibration_in(dir: &Path) -> Result<Option<(PathBuf, String)>, EvalError> {
     let path = dir.join(CALIBRATION_FILE);
-    match fs::read_to_string(&path) {
+    let text = config::read_regular(&path).and_then(|bytes| {
+        String::from_utf8(bytes).map_err(|_| io::Error::new(ErrorKind::InvalidData, "it is not UTF-8 text"))
+    });
+    match text {
         Ok(text) => Ok(Some((path, text))),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(reason) => Err(EvalError::SuiteUnreadable { path, reason }),
     }
 }
@@ -150,6 +156,12 @@ pub(super) fn read_lines<T>(
             Err(_) => Err("is not UTF-8 text".to_owned()),
         };
         match entry {
+            Ok((id, _)) if visible(&id) != id => {
+                faults.push((
+                    number,
+                    "`id` holds a control character or a mark that turns the reading".to_owned(),
+                ));
+            }
             Ok((id, entry)) => match lines_of_ids.insert(id.clone(), number) {
                 Some(first) => faults.push((number, format!("the id `{id}` is that of line {first}"))),
                 None => found.push(entry),

@@ -1,3 +1,5 @@
+use std::fs;
+
 use super::*;
 
 const GOOD: &str = r#"{"id":"one","text":"hi","expect":{"escalate":false},"review":"Friendly."}"#;
@@ -15,7 +17,7 @@ fn all_faulty_lines_are_named_at_once() {
     assert!(error.starts_with("invalid evals/shop/cases.jsonl: "), "{error}");
     let lines: Vec<&str> = error.lines().skip(1).collect();
     assert_eq!(lines.len(), 3, "{error}");
-    assert!(lines[0].contains("line 3: missing field"), "{error}");
+    assert!(lines[0].contains("line 3: missing key"), "{error}");
     assert!(lines[1].contains("line 4: the id `one` is that of line 1"), "{error}");
     assert!(lines[2].contains("line 5: "), "{error}");
 }
@@ -29,7 +31,27 @@ fn line_ends_and_a_byte_order_mark_do_not_matter() {
     assert!(error.contains("line 1: is not UTF-8 text"), "{error}");
 }
 
-/// 07/REP-7: an empty suite is refused.
+/// An id goes into terminals, records and pages: it is one line of plain letters.
+#[test]
+fn an_id_that_drives_a_terminal_is_refused() {
+    for id in ["a\\nb", "\\u001b[31m", "a\\u202eb"] {
+        let error = read(&GOOD.replace("one", id)).unwrap_err().to_string();
+        assert!(error.contains("line 1: `id` holds a control character"), "{error}");
+    }
+}
+
+/// What is no file, and what does not end, is refused instead of read.
+#[test]
+fn a_suite_is_a_regular_file_of_a_sane_size() {
+    let dir = std::env::temp_dir().join(format!("suite-{}", std::process::id()));
+    fs::create_dir_all(&dir).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", dir.join(CASES_FILE)).unwrap();
+    let error = Suite::load(&dir).unwrap_err().to_string();
+    fs::remove_dir_all(&dir).unwrap();
+    assert!(error.contains("it is not a regular file"), "{error}");
+}
+
+/// 07/REP-7, GAP-EV-5: an empty suite is refused.
 #[test]
 fn an_empty_suite_is_refused() {
     for text in ["", "\n \n"] {
@@ -75,6 +97,8 @@ fn every_suite_of_the_repository_loads() {
         }
         let suite = Suite::load(&entry.path()).unwrap();
         assert!(suite.warnings.is_empty(), "{:?}: {:?}", entry.path(), suite.warnings);
+        let doubts = crate::evals::doubts(&suite.cases, &crate::evals::test_support::tenant());
+        assert!(doubts.is_empty(), "{:?}: {doubts:?}", entry.path());
         if let Some((path, text)) = &suite.calibration {
             crate::evals::judge::Calibration::read(path, text).unwrap();
         }

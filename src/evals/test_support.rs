@@ -113,9 +113,12 @@ pub fn model_settings() -> ModelSettings {
     Settings::from_environment(&environment, |_| Ok(())).unwrap().0.model
 }
 
+/// The name of the model behind a bench: one that costs something.
+const PRICED: &str = "anthropic:claude-opus-5";
+
 /// A bench over this model.
 pub fn bench_of(provider: Arc<dyn ModelProvider>, tenant: Tenant) -> Bench {
-    let name: ModelName = "mock:test".parse().unwrap();
+    let name: ModelName = PRICED.parse().unwrap();
     let runner = Runner::new(provider, &name, &model_settings());
     let limits = Limits { max_latency: Duration::from_secs(8), abort: Duration::from_secs(30) };
     Bench::new(runner, Arc::new(tenant), ChannelName::Whatsapp, limits)

@@ -6,7 +6,7 @@ mod words;
 pub use page::page;
 
 use super::json::{CaseReport, Report};
-use crate::domain::visible_lines;
+use crate::domain::{visible, visible_lines};
 
 /// A change of latency below this is noise, in milliseconds …
 const LATENCY_NOISE_MS: u64 = 250;
@@ -140,7 +140,7 @@ impl Comparison<'_> {
         let changed: Vec<&CasePair<'_>> =
             self.cases.iter().filter(|pair| !pair.changes().is_empty()).collect();
         for pair in &changed {
-            lines += &format!("{} {:<28} {}\n", sign(pair), pair.id, pair.words());
+            lines += &format!("{} {:<28} {}\n", sign(pair), visible(pair.id), pair.words());
         }
         let gap = if changed.is_empty() { "" } else { "\n" };
         let (worse, better) = (self.regressions(), self.mended());
@@ -179,9 +179,9 @@ fn side(report: &Report) -> String {
     let totals = &report.totals;
     format!(
         "{}, {}: {} passed, {} failed, {} to review, p95 {}ms, cost ${:.4}",
-        report.model,
-        report.suite,
-        totals.passed + totals.judged_pass,
+        visible(&report.model),
+        visible(&report.suite),
+        totals.passed.saturating_add(totals.judged_pass),
         totals.failing(),
         totals.reviewed,
         totals.p95_ms,

@@ -37,6 +37,19 @@ fn report(model: &str, cases: Vec<CaseReport>) -> Report {
     }
 }
 
+/// A report is a file, which anybody may have written: no number in it ends the command, no name drives the terminal.
+#[test]
+fn absurd_numbers_and_names_are_only_shown() {
+    let mut absurd = report("a\nb", vec![case("x\ny", Status::Failed, "hi")]);
+    absurd.totals.passed = usize::MAX;
+    absurd.totals.judged_pass = usize::MAX;
+    absurd.totals.failed = usize::MAX;
+    absurd.totals.judged_fail = usize::MAX;
+    let text = compare(&report("m", Vec::new()), &absurd).text();
+    assert!(text.contains(&format!("{0} passed, {0} failed", usize::MAX)), "{text}");
+    assert!(text.contains("a\\u000ab") && text.contains("x\\u000ay"), "{text}");
+}
+
 fn lines(before: &Report, after: &Report) -> Vec<String> {
     compare(before, after).text().lines().map(str::to_owned).collect()
 }

@@ -6,7 +6,7 @@ mod prompt;
 mod verdict;
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -46,6 +46,16 @@ struct Asked {
     catalog: String,
     max_output_tokens: u32,
     time_out: Duration,
+    lost: Mutex<Lost>,
+}
+
+/// Samples that came to nothing: a judge that is down is no judge that disagrees (JUDGE-32).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// How many.
+    pub samples: usize,
+    /// Why the first one did.
+    pub first: Option<String>,
 }
 
 /// What the judge said of one reply.
@@ -76,6 +86,7 @@ impl Judge {
             max_output_tokens: settings.max_output_tokens,
             time_out,
             name,
+            lost: Mutex::default(),
         };
         let (agreements, spent) = asked.agreements(set, at_once).await;
         let trusted =
@@ -101,6 +112,12 @@ impl Judge {
         self.trusted.contains(&group)
     }
 
+    /// Samples so far, of calibration and verdicts, that came to nothing.
+    #[must_use]
+    pub fn lost(&self) -> Lost {
+        self.asked.lost.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// What the calibration cost.
     #[must_use]
     pub const fn calibration_cost(&self) -> Usd {
@@ -110,7 +127,9 @@ impl Judge {
     /// Grades a reply that broke no assertion by every criterion of its case; groups that are not calibrated cost no
     /// call. `reply`: its messages joined by one blank.
     pub async fn judge(&self, case: &Case, reply: &str) -> Judged {
-        let material = Material { history: &case.history, text: &case.text, reply };
+        // A follow-up answers no message; what stands in the case is ignored there too (CASE-6).
+        let text = if case.nudge { "" } else { case.text.as_str() };
+        let material = Material { history: &case.history, text, reply };
         let mut judged = Judged { verdicts: Vec::new(), cost: Usd::ZERO };
         for criterion in Criterion::of(case) {
             let verdict = if self.trusts(criterion.group()) {
@@ -197,9 +216,22 @@ impl Asked {
         let request = prompt::request(&self.catalog, criterion, material, self.max_output_tokens, meter);
         let called = tokio::time::timeout(self.time_out, self.provider.step(request)).await;
         let failed = spent.bill().cost;
-        let Ok(Ok(answer)) = called else { return (None, failed) };
+        let answer = match called {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(error)) => return (self.lose(error.name()), failed),
+            Err(_) => return (self.lose("aborted".to_owned()), failed),
+        };
         let cost = sum(failed, self.prices.cost(&answer.usage));
-        (Sample::read(answer.output, material.reply), cost)
+        let sample = Sample::read(answer.output, material.reply);
+        (sample.or_else(|| self.lose("no verdict that counts".to_owned())), cost)
+    }
+
+    /// Notes why a sample came to nothing.
+    fn lose(&self, reason: String) -> Option<Sample> {
+        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        lost.samples = lost.samples.saturating_add(1);
+        lost.first.get_or_insert(reason);
+        None
     }
 }
 

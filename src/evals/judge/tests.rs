@@ -143,7 +143,9 @@ async fn a_judge_that_is_down_leaves_everything_ungraded() {
     let judge = calibrated(Scripted::new(|_| Err(ModelError::Status(503))), Some(&set())).await;
     assert!(Group::ALL.iter().all(|group| !judge.trusts(*group)));
     assert_eq!(judge.calibration_cost(), Usd::ZERO);
+    assert_eq!(judge.lost(), Lost { samples: 24, first: Some("provider_status_503".to_owned()) });
     let hanging = calibrated(std::sync::Arc::new(crate::model::MockModel::new("slow")), Some(&set())).await;
+    assert_eq!(hanging.lost().first.as_deref(), Some("no verdict that counts"));
     assert!(hanging.agreements().iter().all(|found| found.agreed == 0));
 }
 
@@ -163,6 +165,25 @@ async fn the_material_is_fenced() {
     assert!(texts[1].contains("previous turn"), "{}", texts[1]);
     assert!(texts[3].contains("customer: hi\nagent: Hello."));
     assert_eq!(texts[7].matches("<<<END_CONTACT_MESSAGE>>>").count(), 1);
+}
+
+/// JUDGE-6, CASE-6: a follow-up has no message of the customer, whatever stands in the case.
+#[tokio::test]
+async fn a_follow_up_is_judged_without_a_message() {
+    let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let kept = std::sync::Arc::clone(&seen);
+    let provider = Scripted::new(move |request: &ModelRequest| {
+        kept.lock().unwrap().push(request.messages[0].parts[5].as_text().unwrap().to_owned());
+        let bad = judged_reply(request) == "A bad one.";
+        Ok(if bad { verdict("fail", "bad") } else { verdict("pass", "") })
+    });
+    let judge = calibrated(provider, Some(&set())).await;
+    seen.lock().unwrap().clear();
+    judge.judge(&answer(r#", "nudge": true"#), "Are you still there?").await;
+    judge.judge(&answer(""), "It is $450.00.").await;
+    let seen = seen.lock().unwrap();
+    let asked = seen.iter().filter(|text| text.contains("how much?")).count();
+    assert_eq!((seen.len(), asked), (9, 6), "{seen:?}");
 }
 
 /// JUDGE-20: what does not fit is refused, line by line.

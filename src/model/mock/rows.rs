@@ -44,6 +44,7 @@ pub const MORE: &str = "Is there anything else I can help you with?";
 pub const PARTS: &[&str] = &["instalment", "installment", "in parts", "expensive", "deposit"];
 /// Row 17
 pub const TIMES: &[&str] = &["schedule", "when", "what day", "timetable"];
+const PRICES: &[&str] = &["price", "cost", "how much", "fee"];
 const HAGGLE: &[&str] = &["discount", "cheaper", "deal", "best price"];
 const PAID: &[&str] = &[
     "i paid",
@@ -204,7 +205,11 @@ pub const ROWS: &[Row] = &[
         ),
     },
     Row {
-        when: |heard| heard.any(&["price", "cost", "how much", "fee"]),
+        when: |heard| heard.any(PRICES) && heard.any(&["foundation"]) && heard.any(&["advanced"]),
+        script: answer(0.9, &["The Foundation Course is $450.00, Advanced Joinery is $615.00."], MORE),
+    },
+    Row {
+        when: |heard| heard.any(PRICES),
         script: answer(
             0.9,
             &["The Foundation Course is $450.00.", "It runs 24 hours total. Want the enrolment link?"],

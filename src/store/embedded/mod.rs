@@ -176,6 +176,13 @@ pub fn running_in(directory: &Path) -> Option<Config> {
     Some(config_for(&sockets, DATABASE))
 }
 
+/// Whether a server was ever made in this directory.
+#[must_use]
+pub fn exists_in(directory: &Path) -> bool {
+    let mut entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.any(|entry| entry.path().join("PG_VERSION").is_file())
+}
+
 /// The owner thread: parks between start and stop.
 fn own(
     options: &EmbeddedOptions,
