@@ -145,7 +145,7 @@ async fn the_turn_cap_hands_off_until_a_gap() {
     assert_eq!(app.rows("select turn_count from conversations").await, [json!({"turn_count": 1})]);
 }
 
-/// BUD-2, 02/AC-10, ARC-33: the budget guard counts the day's spend, that of unconfirmed replies included.
+/// BUD-2, ESC-3, ESC-6, 02/AC-10, ARC-33: the budget guard counts the day's spend, that of unconfirmed replies included.
 #[tokio::test]
 async fn unconfirmed_spend_counts_against_the_daily_budget() {
     let app = Setup::default()
@@ -166,7 +166,7 @@ async fn unconfirmed_spend_counts_against_the_daily_budget() {
     assert_eq!((&line["reason"], &line["detail"]), (&json!("out_of_scope"), &json!("daily token cap")));
 }
 
-/// TOK-10, TOK-12, TOK-13, CAP-4, 02/AC-13, ESCS-2: without the token a caller reads nothing and changes
+/// TOK-10, TOK-12, TOK-13, CAP-4, 02/AC-13, ESCS-2, FAIL-14: without the token a caller reads nothing and changes
 /// nothing of the contact.
 #[tokio::test]
 async fn an_unbound_request_neither_reads_nor_changes_the_contact() {

@@ -286,7 +286,7 @@ fn any_object() -> impl Strategy<Value = Value> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1024))]
 
-    /// GUARD-2, GUARD-4, GUARD-5, GUARD-7, REP-2: whatever the model wrote, no marker, heading or echo line comes out,
+    /// GUARD-2, GUARD-4, GUARD-5, GUARD-7, 01/REP-2: whatever the model wrote, no marker, heading or echo line comes out,
     /// and the reply is within its bounds.
     #[test]
     fn what_comes_out_is_always_a_valid_reply(object in any_object(), earlier in risky_text()) {

@@ -171,7 +171,7 @@ fn charged(result: &TurnResult) -> (Option<u64>, Option<u64>) {
     (result.usage.input, result.usage.output)
 }
 
-/// RUN-4, LOOP-1, LOOP-5, LOOP-6: calls, their results, and the reply that ends the loop; all steps are charged.
+/// 01/RUN-4, LOOP-1, LOOP-5, LOOP-6: calls, their results, and the reply that ends the loop; all steps are charged.
 #[tokio::test]
 async fn a_reply_after_calls_ends_the_loop() {
     let provider = Script::new([called(&[tags("likes_glaze"), tags("has_kiln")]), replied("Noted.")]);
@@ -191,7 +191,7 @@ async fn a_reply_after_calls_ends_the_loop() {
     assert_eq!(tools.finish(Ending::Answered).await.staged.len(), 2);
 }
 
-/// 01/AC-14, RUN-6, LOOP-2, STATE-7: the fourth step offers nothing and sees a note in place of the calls.
+/// 01/AC-14, 01/RUN-6, LOOP-2, STATE-7: the fourth step offers nothing and sees a note in place of the calls.
 #[tokio::test]
 async fn the_fourth_step_must_reply() {
     let again = || called(&[tags("likes_glaze")]);
@@ -208,7 +208,7 @@ async fn the_fourth_step_must_reply() {
     assert!(note_in(note).contains("ACTIONS: add_tag likes_glaze."), "{}", note_in(note));
 }
 
-/// LOOP-3, RUN-8: whatever is no reply in the last step fails closed, and every step is charged.
+/// LOOP-3, 01/RUN-8: whatever is no reply in the last step fails closed, and every step is charged.
 #[tokio::test]
 async fn no_reply_after_the_last_step_fails_closed() {
     let again = || called(&[tags("likes_glaze")]);
@@ -236,7 +236,7 @@ async fn a_failure_in_a_later_step_forgets_no_tokens() {
     assert!(result.tools_offered);
 }
 
-/// RUN-7, TSET-14: what cannot be read, names no tool or does not fit is answered with an error; the rest stands.
+/// 01/RUN-7, TSET-14: what cannot be read, names no tool or does not fit is answered with an error; the rest stands.
 #[tokio::test]
 async fn invalid_calls_are_answered_with_errors() {
     let wrong = ("add_tag", Some(json!({ "tag": "nobody_knows" })));
@@ -253,7 +253,7 @@ async fn invalid_calls_are_answered_with_errors() {
     assert_eq!(tools.finish(Ending::Answered).await.staged.len(), 1);
 }
 
-/// RUN-7: a model that tried to call and named nothing goes on from where it was.
+/// 01/RUN-7: a model that tried to call and named nothing goes on from where it was.
 #[tokio::test]
 async fn a_call_that_names_nothing_is_no_end() {
     let provider = Script::new([called(&[]), replied("Hello.")]);
@@ -263,7 +263,7 @@ async fn a_call_that_names_nothing_is_no_end() {
     assert_eq!(asked[0].messages, asked[1].messages);
 }
 
-/// TSET-7, RUN-3, 08/REC-1: with nothing to offer there is one step, and calls are no reply.
+/// TSET-7, 01/RUN-3, 08/REC-1: with nothing to offer there is one step, and calls are no reply.
 #[tokio::test]
 async fn without_an_offer_there_is_one_step() {
     let none = TurnInput { tools: None, ..staging().0 };
