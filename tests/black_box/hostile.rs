@@ -207,8 +207,9 @@ async fn a_model_that_acts_first_gives_nothing_away_either() {
         for delivered in &answers {
             assert_eq!(delivered, &[app.copy("escalation")], "{way}");
         }
-        let kept = app.rows("select actions from turns where role = 'agent'").await;
-        assert_eq!(kept.len(), answers.len());
+        // A few attacks hold a keyword of the tenant's and never reach the model.
+        let kept = app.rows("select actions from turns where outcome = 'escalated_model'").await;
+        assert_eq!(kept.len(), record.said.len());
         for row in kept {
             assert_eq!(row["actions"][0]["status"], "discarded", "{way}: {row}");
         }
