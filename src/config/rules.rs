@@ -33,6 +33,18 @@ pub struct Rules {
     pub retention_days: Option<u32>,
 }
 
+impl Rules {
+    /// Every text of these rules that a contact can receive word for word.
+    pub fn copy(&self) -> impl Iterator<Item = &str> {
+        let messages = &self.messages;
+        let opening = self.opening_trigger.as_ref().map(|trigger| trigger.message.as_str());
+        let optional = [messages.media_fallback.as_deref(), messages.closer.as_deref(), opening];
+        [messages.acknowledgement.as_str(), &messages.escalation]
+            .into_iter()
+            .chain(optional.into_iter().flatten())
+    }
+}
+
 /// Texts a contact can receive; none has a default in source (CFG-7).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Messages {

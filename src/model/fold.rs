@@ -3,7 +3,7 @@
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
-/// What becomes of digits.
+/// What becomes of digits, and of signs that look like a letter.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Digits {
     /// They are left out.
@@ -57,11 +57,12 @@ pub fn identifiers(text: &str) -> Vec<String> {
 fn compared(glyph: char, digits: Digits) -> Option<char> {
     let letter = match (glyph, digits) {
         ('0', Digits::Read) => 'o',
-        ('1', Digits::Read) => 'i',
-        ('3', Digits::Read) => 'e',
-        ('4', Digits::Read) => 'a',
-        ('5', Digits::Read) => 's',
-        ('7', Digits::Read) => 't',
+        ('1' | '!' | '|', Digits::Read) => 'i',
+        ('3' | '€', Digits::Read) => 'e',
+        ('4' | '@', Digits::Read) => 'a',
+        ('5' | '$', Digits::Read) => 's',
+        ('6' | '9', Digits::Read) => 'g',
+        ('7' | '+', Digits::Read) => 't',
         ('8', Digits::Read) => 'b',
         ('l', _) => 'i',
         _ => glyph,
@@ -100,6 +101,7 @@ const fn is_invisible(glyph: char) -> bool {
             | '\u{200b}'..='\u{200f}'
             | '\u{202a}'..='\u{202e}'
             | '\u{2060}'..='\u{206f}'
+            | '\u{2800}'
             | '\u{3164}'
             | '\u{fe00}'..='\u{fe0f}'
             | '\u{feff}'

@@ -6,32 +6,35 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use crate::config::{Catalog, Price};
+use crate::config::{Catalog, Price, Tenant};
 use crate::domain::decimals_of;
 
 /// A number as people write it: grouped by points, commas, apostrophes or narrow spaces, with or without decimals.
 const NUMBER: &str = r"[0-9]{1,3}(?:[.,'’ \u{a0}\u{202f}][0-9]{3})+(?:[.,][0-9]{1,2})?|[0-9]+(?:[.,][0-9]+)?";
 
-/// The figures that a catalog publishes. Built once for each loaded configuration.
+/// The figures that a tenant publishes: in the catalog, in the texts it has sent, and in its persona, which it wrote so
+/// that the agent may say what is in it. Built once for each loaded configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
-    /// Every number of the catalog, as digits alone.
+    /// Every number that is published, as digits alone.
     published: HashSet<String>,
     /// A number with a currency beside it; the tenant's own currency codes count.
     price: Option<Regex>,
 }
 
 impl Figures {
-    /// Of this catalog.
+    /// Of this tenant (FN-PRICE-2).
     #[must_use]
-    pub fn of(catalog: &Catalog) -> Self {
+    pub fn of(tenant: &Tenant) -> Self {
+        let catalog = &tenant.catalog;
         let prices = catalog.offerings.iter().flat_map(|offering| forms_of_price(&offering.price));
-        let said = texts(catalog).into_iter().flat_map(numbers);
+        let copy = tenant.rules.copy().chain([tenant.prompt.as_str()]);
+        let said = texts(catalog).into_iter().chain(copy).flat_map(numbers);
         let published = prices.chain(said).collect();
         Self { published, price: price_pattern(catalog) }
     }
 
-    /// How many prices in a text neither stand anywhere in the catalog nor are numbers that the contact has `said`. The
+    /// How many prices in a text are neither published nor numbers that the contact has `said`. The
     /// rule for delivered replies (01 section 17, FN-PRICE-2): any currency counts, and in doubt a price is grounded.
     #[must_use]
     pub fn unheard_of<'text>(&self, text: &str, said: impl IntoIterator<Item = &'text str>) -> usize {
@@ -104,18 +107,19 @@ fn price_pattern(catalog: &Catalog) -> Option<Regex> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::PaymentOption;
+    use crate::config::{OpeningTrigger, PaymentOption};
     use crate::domain::MinorUnits;
-    use crate::model::test_support::tenant;
+    use crate::model::test_support::{tenant, tenant_with};
 
     /// A catalog whose one entry costs this, with this payment option.
     fn figures(amount: u64, currency: &str, option: &str) -> Figures {
-        let mut catalog = tenant().catalog;
+        let mut tenant = tenant();
+        let catalog = &mut tenant.catalog;
         catalog.currency = currency.to_owned();
         catalog.offerings[0].price = Price { amount: MinorUnits::new(amount), currency: currency.to_owned() };
         catalog.payment_options =
             vec![PaymentOption { id: "parts".to_owned(), description: option.to_owned() }];
-        Figures::of(&catalog)
+        Figures::of(&tenant)
     }
 
     /// PRICE-4, 01 section 17: not every currency has hundredths.
@@ -145,6 +149,22 @@ mod tests {
             assert_eq!(count(text), 1, "{text}");
         }
         assert_eq!(count("It is €299 or $150, with 10 % off."), 2);
+    }
+
+    /// FN-PRICE-2: what the tenant has its agent say is published, wherever it stands.
+    #[test]
+    fn prices_in_persona_and_copy_are_published() {
+        let tenant = tenant_with(|tenant| {
+            tenant.prompt = "A lost key costs $35.".to_owned();
+            tenant.rules.messages.closer = Some("Gift cards from 20 USD.".to_owned());
+            tenant.rules.opening_trigger = Some(OpeningTrigger {
+                keywords: vec!["hi".to_owned()],
+                message: "Trial day: $ 15".to_owned(),
+            });
+        });
+        let figures = Figures::of(&tenant);
+        assert_eq!(figures.unheard_of("$35, $20 or 15 usd.", []), 0);
+        assert_eq!(figures.unheard_of("$36", []), 1);
     }
 
     /// 01 section 17: what the catalog or the contact says is grounded, and so is everything in doubt.

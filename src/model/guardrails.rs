@@ -9,6 +9,7 @@ use serde_json::Value;
 pub use wording::ends_with_question;
 
 use self::wording::normalise;
+use super::blank::is_blank;
 use super::leak::LeakCheck;
 use super::reply::{Bounds, MAX_MESSAGE_UNITS, MAX_MODEL_MESSAGES, Reply, utf16_units};
 use crate::config::Rules;
@@ -67,6 +68,9 @@ pub fn check(object: &Value, rules: &Rules, earlier_agent_texts: &[&str], leaks:
     let Some(reply) = without_echo_lines(reply, &mut interventions) else {
         return handoff(rules, interventions, Cause::Leak);
     };
+    let Some(reply) = without_blanks(reply, &mut interventions) else {
+        return handoff(rules, interventions, Cause::Schema);
+    };
     // GUARD-4, GUARD-5
     if leaks.finds(reply.messages.iter().chain(&reply.closing_question).map(String::as_str)) {
         return handoff(rules, vec!["prompt_leak_detected".to_owned()], Cause::Leak);
@@ -81,7 +85,8 @@ pub fn check(object: &Value, rules: &Rules, earlier_agent_texts: &[&str], leaks:
     Checked { reply, interventions, cause }
 }
 
-/// Whether a text has a line that names a field of the reply or copies the action note (GUARD-2).
+/// Whether a text has a line that names a field of the reply or copies a note of the server, or is a reply's object
+/// (GUARD-2).
 #[must_use]
 pub fn echoes(text: &str) -> bool {
     echo::has_line(text)
@@ -103,6 +108,17 @@ fn without_echo_lines(mut reply: Reply, interventions: &mut Vec<String>) -> Opti
     interventions.push("field_echo_stripped".to_owned());
     reply.messages = reply.messages.into_iter().filter_map(echo::strip).collect();
     reply.closing_question = reply.closing_question.and_then(echo::strip);
+    (!reply.messages.is_empty()).then_some(reply)
+}
+
+/// Messages and a question that show nothing are dropped; `None` when no message is left, which the runner takes for no
+/// reply at all before it comes to this (FAIL-3).
+fn without_blanks(mut reply: Reply, interventions: &mut Vec<String>) -> Option<Reply> {
+    if reply.messages.iter().chain(&reply.closing_question).any(|text| is_blank(text)) {
+        interventions.push("blank_text_dropped".to_owned());
+        reply.messages.retain(|text| !is_blank(text));
+        reply.closing_question = reply.closing_question.filter(|question| !is_blank(question));
+    }
     (!reply.messages.is_empty()).then_some(reply)
 }
 

@@ -1,28 +1,35 @@
 //! The leak check (GUARD-4, GUARD-5, 01 section 17): whether a reply gives the system part away, word for word, in
 //! another spelling, in an encoding, or cut into pieces.
 //!
-//! What is secret follows from how the system part is built and from no list of phrases: the persona and our own
-//! sections are instructions to the model; the catalog is there to be quoted, so is the tenant's own copy and whatever the
-//! persona puts between quotation marks. A run of words that both hold may be quoted.
+//! What is secret follows from how the system part is built and from no list of phrases. Our own sections are instructions
+//! to the model, and no sentence of them belongs into a reply. A persona holds facts and phrases that are there to be said
+//! (an address, hours, a greeting) beside instructions, and nothing tells the two apart in every language: of it only a
+//! large share is secret, and nothing between quotation marks. The catalog and the tenant's own copy may be quoted, and
+//! so may a run of words that both hold.
 
 mod decode;
+mod quoted;
 mod runs;
 mod views;
 
 use std::collections::BTreeSet;
 
 use self::runs::{Part, Runs};
-use super::prompt::LEAK_MARKERS;
+use super::prompt::{CATALOG, LEAK_MARKERS};
 use super::{fence, fold};
 
 /// Letters of our own sections that a reply may repeat in one run: about nine words.
 const OWN_RUN: usize = 48;
-/// Letters of the persona that it may repeat: more, because an agent may say who it is in the persona's words.
-const PERSONA_RUN: usize = 64;
 /// A run from here on counts towards [`ALL_RUNS`].
 const SHORT_RUN: usize = 28;
 /// Letters of all such runs together: pieces with other words between them.
 const ALL_RUNS: usize = 120;
+
+/// Letters of the persona that are too much, when it has so many that may not be quoted: half of them and at least 400, or
+/// nearly all of a short one. A persona of a few words is no secret, and of a very long one no reply holds half.
+fn too_much_persona(all: usize) -> usize {
+    (all / 2).min(2_000).max((all * 9 / 10).min(400)).max(48)
+}
 
 /// What a reply must not give away, of one loaded configuration. Built once with the system part; looking a reply through
 /// costs microseconds (docs/performance.md). The default knows the fixed markers only. `Debug` shows none of it.
@@ -38,17 +45,11 @@ pub struct LeakCheck {
 }
 
 impl LeakCheck {
-    /// `persona` and `sections` (each begins with its heading) are secret; `quotable` is not: the catalog block first,
-    /// then the tenant's copy.
+    /// `sections` (each begins with its heading) and the `notes` that stand between the messages are secret, and of the
+    /// `persona` a large share; `quotable` is not: the catalog block first, then the tenant's copy.
     #[must_use]
-    pub fn new(persona: &str, sections: &[String], quotable: &[&str]) -> Self {
-        let mut runs = Runs::default();
-        runs.add(&views::of_secret(persona), Part::Persona);
-        // As they stand one after the other: a passage may reach from one into the next.
-        runs.add(&views::of_secret(&format!("{persona}\n\n{}", sections.join("\n\n"))), Part::Own);
-        for text in quotable.iter().copied().chain(quoted(persona)) {
-            runs.remove(&views::of_secret(text));
-        }
+    pub fn new(persona: &str, sections: &[String], notes: &[&str], quotable: &[&str]) -> Self {
+        let runs = runs(persona, sections, notes, quotable);
         let open: BTreeSet<String> = quotable.iter().flat_map(|text| fold::identifiers(text)).collect();
         let own = sections.iter().flat_map(|section| fold::identifiers(section));
         let catalog = quotable.first().copied().unwrap_or_default();
@@ -116,13 +117,30 @@ pub fn leaks(text: &str) -> bool {
     LEAK_MARKERS.iter().any(|marker| text.contains(marker))
 }
 
+fn runs(persona: &str, sections: &[String], notes: &[&str], quotable: &[&str]) -> Runs {
+    let mut runs = Runs::default();
+    let views = views::of_secret(persona);
+    runs.add(&views, Part::Persona);
+    // As they stand one after the other: a passage may reach from one into the next.
+    runs.add(&views::of_secret(&format!("{persona}\n\n{}", sections.join("\n\n"))), Part::Own);
+    for note in notes {
+        runs.add(&views::of_secret(note), Part::Own);
+    }
+    for text in quotable.iter().copied().chain(quoted::all(persona)) {
+        runs.remove(&views::of_secret(text));
+    }
+    runs.measure(views.first().map(Vec::as_slice).unwrap_or_default(), too_much_persona);
+    runs
+}
+
 fn first_line(text: &str) -> &str {
     text.lines().next().unwrap_or_default()
 }
 
-/// A line of the catalog block that heads others: not indented, or the first of an entry.
+/// A line of the catalog block that gives it its order: the heading, or the first of an entry. The headings of questions
+/// and payment options are words a contact may read.
 fn orders(line: &&str) -> bool {
-    !line.is_empty() && (line.starts_with("- id:") || !line.starts_with(['-', ' ']))
+    line.starts_with("- id:") || line.starts_with(CATALOG)
 }
 
 /// A line without the marks around it.
@@ -130,21 +148,7 @@ fn bare(line: &str) -> &str {
     line.trim_matches(|glyph: char| !glyph.is_alphanumeric())
 }
 
-/// What a persona puts between quotation marks is there to be said.
-fn quoted(persona: &str) -> impl Iterator<Item = &str> {
-    const PAIRS: [(char, char); 4] = [('"', '"'), ('“', '”'), ('«', '»'), ('„', '“')];
-    persona.lines().flat_map(|line| {
-        PAIRS.iter().flat_map(move |(open, close)| {
-            let mut rest = line;
-            std::iter::from_fn(move || {
-                let (_, after) = rest.split_once(*open)?;
-                let (inside, behind) = after.split_once(*close)?;
-                rest = behind;
-                Some(inside)
-            })
-        })
-    })
-}
-
+#[cfg(test)]
+mod persona_tests;
 #[cfg(test)]
 mod tests;

@@ -3,6 +3,7 @@
 //! Never: talks to a contact, to ManyChat or to the database; names a provider outside `registry`.
 
 mod amounts;
+mod blank;
 mod breaker;
 mod candidate;
 mod fence;

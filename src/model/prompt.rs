@@ -6,8 +6,8 @@ mod messages;
 mod state;
 mod step_note;
 
-use std::fmt;
 use std::sync::Arc;
+use std::{fmt, iter};
 
 pub use catalog::{PAYMENT_OPTIONS, block as catalog_block};
 pub use messages::{HistoryTurn, messages};
@@ -24,7 +24,7 @@ const OPERATING_RULES: &str = "OPERATING RULES";
 /// Heading of what guards against instructions in contact text (PROMPT-3).
 const SECURITY: &str = "SECURITY";
 /// Beginning of the catalog's heading; the business name and `)` follow (PROMPT-3).
-const CATALOG: &str = "CATALOG (";
+pub const CATALOG: &str = "CATALOG (";
 
 /// What a reply must not contain, because only the prompt does: the leak check looks for the very constants the
 /// prompt is built from (PROMPT-3, GUARD-4).
@@ -73,13 +73,10 @@ impl SystemPrompt {
 /// The persona comes first and the catalog last; what stands between them is ours.
 fn leak_check(sections: &[String], tenant: &Tenant) -> LeakCheck {
     let [persona, own @ .., catalog] = sections else { return LeakCheck::default() };
-    let copy = &tenant.rules.messages;
-    let opening = tenant.rules.opening_trigger.as_ref().map(|trigger| trigger.message.as_str());
-    let optional = [copy.media_fallback.as_deref(), copy.closer.as_deref(), opening];
-    let always = [catalog.as_str(), &copy.acknowledgement, &copy.escalation];
-    let quotable: Vec<&str> = always.into_iter().chain(optional.into_iter().flatten()).collect();
+    let quotable: Vec<&str> = iter::once(catalog.as_str()).chain(tenant.rules.copy()).collect();
     let own: Vec<String> = own.iter().filter(|section| !section.is_empty()).cloned().collect();
-    LeakCheck::new(persona, &own, &quotable)
+    let notes: Vec<&str> = step_note::SENTENCES.into_iter().chain(state::SENTENCES).collect();
+    LeakCheck::new(persona, &own, &notes, &quotable)
 }
 
 impl fmt::Debug for SystemPrompt {

@@ -20,7 +20,7 @@ fn faults(object: &Value, bounds: Bounds) -> String {
     Reply::parse(object, bounds).map_or_else(|faults| faults.to_string(), |_| "none".to_owned())
 }
 
-/// REP-1 to REP-5: the bounds of every field, in both schemas.
+/// 01/REP-1 to 01/REP-5: the bounds of every field, in both schemas.
 #[test]
 fn every_field_has_its_bounds() {
     let long = "x".repeat(MAX_MESSAGE_UNITS);
@@ -56,7 +56,7 @@ fn every_field_has_its_bounds() {
     }
 }
 
-/// REP-1: nullable is not optional.
+/// 01/REP-1: nullable is not optional.
 #[test]
 fn every_field_is_required() {
     for field in FIELDS {
@@ -66,7 +66,7 @@ fn every_field_is_required() {
     }
 }
 
-/// REP-2: the model may write three messages, a validated reply has at most four.
+/// 01/REP-2: the model may write three messages, a validated reply has at most four.
 #[test]
 fn a_fourth_message_passes_only_the_validated_schema() {
     let object = with("messages", json!(["a", "b", "c", "d"]));
@@ -74,7 +74,7 @@ fn a_fourth_message_passes_only_the_validated_schema() {
     assert_eq!(faults(&object, Bounds::Validated), "none");
 }
 
-/// REP-3: a character outside the basic plane counts two.
+/// 01/REP-3: a character outside the basic plane counts two.
 #[test]
 fn lengths_are_utf16_units() {
     assert_eq!(faults(&with("messages", json!(["😀".repeat(500)])), Bounds::Model), "none");
@@ -82,7 +82,7 @@ fn lengths_are_utf16_units() {
     assert_eq!(faults(&with("messages", json!(["é".repeat(1000)])), Bounds::Model), "none");
 }
 
-/// REP-4, REP-5, FAIL-4: reason and `escalate` are compared only in the validated schema, and only once the rest fits.
+/// 01/REP-4, 01/REP-5, FAIL-4: reason and `escalate` are compared only in the validated schema, and only once the rest fits.
 #[test]
 fn a_reason_goes_with_an_escalation_and_only_with_one() {
     let reason_alone = with("escalation_reason", json!("complaint"));
@@ -99,7 +99,7 @@ fn a_reason_goes_with_an_escalation_and_only_with_one() {
     assert_eq!(faults(&both, Bounds::Validated), "confidence");
 }
 
-/// REP-6
+/// 01/REP-6
 #[test]
 fn unknown_keys_are_ignored() {
     assert_eq!(
@@ -126,7 +126,7 @@ fn every_reason_is_accepted() {
     }
 }
 
-/// REP-4, REP-7: the schema has the model's bounds, names each field once, and says of the question what the prompt
+/// 01/REP-4, 01/REP-7: the schema has the model's bounds, names each field once, and says of the question what the prompt
 /// says.
 #[test]
 fn the_schema_given_to_the_model_has_the_models_bounds() {

@@ -11,6 +11,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use self::steps::Steps;
+use super::blank::is_blank;
 use super::candidate::Candidate;
 use super::guardrails::{self, Cause, Checked};
 use super::port::{ModelError, ModelOutput, ModelProvider, Usage};
@@ -197,7 +198,7 @@ impl fmt::Debug for Runner {
     }
 }
 
-/// The model's object once it satisfies the schema it was given (REP-5, FAIL-3).
+/// The model's object once it satisfies the schema it was given and says something (REP-5, FAIL-3).
 fn model_object(output: ModelOutput) -> Result<Value, ModelError> {
     let object = match output {
         ModelOutput::Json(object) => object,
@@ -208,6 +209,7 @@ fn model_object(output: ModelOutput) -> Result<Value, ModelError> {
         ModelOutput::Calls(_) | ModelOutput::Missing => return Err(ModelError::ReplyMissing),
     };
     match Reply::parse(&object, Bounds::Model) {
+        Ok(reply) if reply.messages.iter().all(|text| is_blank(text)) => Err(ModelError::ReplyMissing),
         Ok(_) => Ok(object),
         Err(faults) => Err(ModelError::ReplyInvalid(faults)),
     }

@@ -106,7 +106,7 @@ fn draft(cause: Option<Cause>, error: Option<&str>) -> Draft {
     Draft::of_copy(reply, Decision::Model(Box::new(result)))
 }
 
-/// DISC-1, 08 section 8: only a handoff by the model or for its confidence leaves notes standing.
+/// GUARD-14, FAIL-15, DISC-1, 08 section 8: only a handoff by the model or for its confidence leaves notes standing.
 #[test]
 fn the_ending_follows_the_cause() {
     for (cause, error, expected) in [

@@ -98,7 +98,7 @@ impl Snapshot {
     #[must_use]
     pub fn new(tenant: Tenant) -> Self {
         let system = SystemPrompt::build(&tenant);
-        let figures = Figures::of(&tenant.catalog);
+        let figures = Figures::of(&tenant);
         Self { tenant: Arc::new(tenant), system, figures }
     }
 }

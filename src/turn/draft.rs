@@ -262,7 +262,7 @@ mod tests {
     /// FN-PRICE-2: figures are counted in a model's words alone, and the reply stays as it is.
     #[test]
     fn ungrounded_figures_are_counted_and_delivered() {
-        let figures = Figures::of(&crate::config::demo::tenant().unwrap().catalog);
+        let figures = Figures::of(&crate::config::demo::tenant().unwrap());
         let drafted = |text: &str, said: &[&str]| {
             let draft = Draft::of_model(result(text), MarkStyle::Plain, "unused", &LeakCheck::default());
             draft.grounded_in(&figures, said.iter().copied())

@@ -145,7 +145,7 @@ async fn the_turn_cap_hands_off_until_a_gap() {
     assert_eq!(app.rows("select turn_count from conversations").await, [json!({"turn_count": 1})]);
 }
 
-/// BUD-2, 02/AC-10, ARC-33: the budget guard counts the day's spend, that of unconfirmed replies included.
+/// BUD-2, ESC-3, ESC-6, 02/AC-10, ARC-33: the budget guard counts the day's spend, that of unconfirmed replies included.
 #[tokio::test]
 async fn unconfirmed_spend_counts_against_the_daily_budget() {
     let app = Setup::default()

@@ -105,7 +105,7 @@ async fn a_stalled_database_ends_in_the_handoff_in_time() {
     assert!(app.send("how much is it?").await.texts()[0].contains("$450.00"));
 }
 
-/// DEC-20, ARC-46, GAP-CH-3, GAP-DL-3, CRASH-2: a Settle that fails records nothing and is told as a handoff.
+/// FAIL-8, DEC-20, ARC-46, GAP-CH-3, GAP-DL-3, CRASH-2: a Settle that fails records nothing and is told as a handoff.
 #[tokio::test]
 async fn a_refused_settle_records_nothing_and_is_told_as_a_handoff() {
     let app = TestApp::start().await;

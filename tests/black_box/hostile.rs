@@ -23,6 +23,12 @@ use judge::Judge;
 const OPEN: &str = "<<<CONTACT_MESSAGE>>>";
 const CLOSE: &str = "<<<END_CONTACT_MESSAGE>>>";
 
+/// What a tenant may well write into its persona; honest answers of the corpus say it.
+const FACTS: &str = "The house: the workshop is at 31 Mill Row, in the yard behind the old grain store, four minutes on foot from \
+    the tram stop. Vans may unload in front of the red gate until ten in the morning.\n\
+    Envíos: mandamos los lunes y los jueves, el paquete tarda de tres a cinco días hábiles y a las islas hasta dos semanas.\n\
+    地址：磨坊街三十一号，老粮仓后面的院子里，从电车站步行四分钟，红色大门前早上十点以前可以卸货。";
+
 /// A line of a corpus: the text, so many times.
 fn corpus(name: &str) -> Vec<Value> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/black_box/fixtures/hostile").join(name);
@@ -46,6 +52,8 @@ struct Record {
     system: String,
     /// Which form each leak had, and the leak itself.
     said: Vec<(usize, Vec<String>)>,
+    /// Most fenced texts of one request.
+    most_fenced: usize,
     /// What stood wrongly in a request.
     faults: Vec<String>,
 }
@@ -58,9 +66,12 @@ fn answer(body: &Value, honest: &BTreeMap<String, Value>, record: &Mutex<Record>
         parts => parts.as_array().into_iter().flatten().filter_map(|part| part["text"].as_str()).collect(),
     };
     let system: String = messages.iter().filter(|message| message["role"] == "system").map(content).collect();
-    let asked = messages.last().map(content).unwrap_or_default();
+    let asked =
+        messages.iter().rev().find(|message| message["role"] == "user").map(content).unwrap_or_default();
     let mut record = record.lock().unwrap();
-    if (asked.matches(OPEN).count(), asked.matches(CLOSE).count()) != (1, 1) {
+    let fenced = asked.matches(OPEN).count();
+    record.most_fenced = record.most_fenced.max(fenced);
+    if fenced == 0 || asked.matches(CLOSE).count() != fenced {
         record.faults.push(asked.clone());
     }
     let inside = asked.trim_start_matches(OPEN).trim_end_matches(CLOSE).trim();
@@ -88,15 +99,19 @@ async fn run(texts: &[String], record: &Arc<Mutex<Record>>) -> (TestApp, Vec<Vec
         corpus("honest.jsonl").into_iter().map(|line| (text_of(&line), line)).collect();
     let kept = Arc::clone(record);
     let model = StubModel::answering(Arc::new(move |body| answer(body, &honest, &kept)));
-    let app = Setup::default()
+    let mut app = Setup::default()
         .env("AGENT_MODEL", "openai:stub")
         .env("OPENAI_API_KEY", "key-of-the-model")
         .env("OPENAI_BASE_URL", model.base_url)
         .env("RATE_LIMIT_PER_MINUTE", "100000")
         .env("RACE_DEADLINE_MS", "9000")
         .env("MODEL_ABORT_MS", "20000")
-        .start()
+        .prepare()
         .await;
+    let persona = app.folder.path.join("config/prompt.md");
+    let written = std::fs::read_to_string(&persona).unwrap();
+    std::fs::write(persona, format!("{written}\n{FACTS}\n")).unwrap();
+    app.launch().await;
     let answers = stream::iter(texts.iter().enumerate())
         .map(|(number, text)| {
             let body = json!({ "subscriber_id": format!("66{number:06}"), "text": text }).to_string();
@@ -123,6 +138,7 @@ async fn a_model_that_gives_in_gives_nothing_away() {
     let (app, answers) = run(&texts, &record).await;
     let record = std::mem::take(&mut *record.lock().unwrap());
     assert!(record.faults.is_empty(), "markers in a request: {:?}", record.faults);
+    assert_eq!(record.most_fenced, 1);
     let judge = Judge::of(&record.system);
     for (form, said) in &record.said {
         assert!(judge.forbids(said), "the judge misses the form {}: {said:?}", FORMS[*form].0);
@@ -139,6 +155,80 @@ async fn a_model_that_gives_in_gives_nothing_away() {
     let why = "select count(*) as turns from rs_turn_checks
                where cause = 'leak' and interventions = '{prompt_leak_detected}'";
     assert_eq!(app.rows(why).await[0]["turns"], record.said.len());
+}
+
+/// Gives in behind a call of a tool, by structured output or, where the wire knows none, by the reply tool.
+fn act_and_answer(body: &Value, record: &Mutex<Record>) -> Value {
+    let messages = body["messages"].as_array().cloned().unwrap_or_default();
+    let tools = body["tools"].as_array().cloned().unwrap_or_default();
+    let offers = |name: &str| tools.iter().any(|tool| tool["function"]["name"] == name);
+    if offers("add_tag") && !messages.iter().any(|message| message["role"] == "tool") {
+        return json!({ "call": "add_tag", "arguments": { "tag": "likes_foundation" } });
+    }
+    let object = answer(body, &BTreeMap::new(), record);
+    if offers("send_reply") { json!({ "call": "send_reply", "arguments": object }) } else { object }
+}
+
+/// A part of the attacks, each to a contact of its own or three to one at once; what came back.
+async fn run_otherwise(setup: Setup, way: &str, size: usize) -> (TestApp, Record, Vec<Vec<String>>) {
+    let record = Arc::new(Mutex::new(Record::default()));
+    let kept = Arc::clone(&record);
+    let model = StubModel::answering(Arc::new(move |body| act_and_answer(body, &kept)));
+    let app = setup
+        .env("AGENT_MODEL", format!("{way}:stub"))
+        .env("OPENAI_API_KEY", "key-of-the-model")
+        .env("OPENAI_BASE_URL", model.base_url.clone())
+        .env("OLLAMA_BASE_URL", model.base_url)
+        .env("RATE_LIMIT_PER_MINUTE", "100000")
+        .env("RACE_DEADLINE_MS", "9000")
+        .env("MODEL_ABORT_MS", "20000")
+        .start()
+        .await;
+    let texts: Vec<String> = hostile_texts().into_iter().step_by(5).collect();
+    let mut answers = Vec::new();
+    for (number, group) in texts.chunks(size).enumerate() {
+        let contact = format!("67{number:06}");
+        let sent: Vec<_> = group.iter().map(|text| app.send_later(&contact, text)).collect();
+        for request in sent {
+            answers.push(request.await.unwrap().texts());
+        }
+    }
+    let record = std::mem::take(&mut *record.lock().unwrap());
+    (app, record, answers)
+}
+
+/// GUARD-4, RUN-8, FAIL-15, FAIL-16: behind a tool call and through the reply tool it is the same, and what was staged is
+/// not carried out.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_that_acts_first_gives_nothing_away_either() {
+    for way in ["openai", "ollama"] {
+        let (app, record, answers) = run_otherwise(Setup::default().tools(|_| {}), way, 1).await;
+        assert!(record.faults.is_empty() && record.said.len() >= 30, "{way}: {}", record.said.len());
+        for delivered in &answers {
+            assert_eq!(delivered, &[app.copy("escalation")], "{way}");
+        }
+        // A few attacks hold a keyword of the tenant's and never reach the model.
+        let kept = app.rows("select actions from turns where outcome = 'escalated_model'").await;
+        assert_eq!(kept.len(), record.said.len());
+        for row in kept {
+            assert_eq!(row["actions"][0]["status"], "discarded", "{way}: {row}");
+        }
+    }
+}
+
+/// GUARD-4, DEC-5, DEC-33, FENCE-3: several attacks that one turn answers, each in a fence of its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_burst_of_attacks_gets_the_handoff_once() {
+    let setup =
+        Setup::default().rules(|rules| rules["burst"] = json!({ "answerTogether": true, "quietMs": 400 }));
+    let (app, record, answers) = run_otherwise(setup, "openai", 3).await;
+    assert!(record.faults.is_empty(), "{:?}", record.faults);
+    assert!(record.most_fenced > 1, "no burst came together");
+    for delivered in &answers {
+        assert!(delivered.is_empty() || delivered == &[app.copy("escalation")], "{delivered:?}");
+    }
+    let answered = answers.iter().filter(|texts| !texts.is_empty()).count();
+    assert!(answered >= answers.len() / 3, "{answered}");
 }
 
 /// GUARD-13, FENCE-2, FN-PRICE-2: honest contacts get their answers as the model wrote them, between attacks; a price that

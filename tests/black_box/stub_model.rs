@@ -16,7 +16,7 @@ pub struct StubModel {
     pub base_url: String,
 }
 
-/// What a test lets the model answer: the body of a request in, the reply's object out.
+/// What a test lets the model answer: the body of a request in, the reply's object out, or `{"call": name, "arguments"}`.
 pub type Answering = dyn Fn(&Value) -> Value + Send + Sync;
 
 impl StubModel {
@@ -73,10 +73,16 @@ async fn answer(calls: web::Data<AtomicU64>, body: web::Json<Value>) -> HttpResp
 }
 
 fn completion(reply: &Value) -> HttpResponse {
+    let message = match reply.get("call") {
+        Some(name) => json!({ "role": "assistant", "content": null, "tool_calls": [{
+            "id": "call_1", "type": "function",
+            "function": { "name": name, "arguments": reply["arguments"].to_string() },
+        }] }),
+        None => json!({ "role": "assistant", "content": reply.to_string() }),
+    };
     HttpResponse::Ok().json(json!({
         "id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "stub",
-        "choices": [{ "index": 0, "finish_reason": "stop",
-                      "message": { "role": "assistant", "content": reply.to_string() } }],
+        "choices": [{ "index": 0, "finish_reason": "stop", "message": message }],
         "usage": { "prompt_tokens": 10, "completion_tokens": 10, "total_tokens": 20 },
     }))
 }

@@ -104,6 +104,18 @@ fn a_reply_of_echo_lines_only_hands_off() {
     assert_handoff(&checked(&escalated), &["field_echo_stripped"], Cause::Leak);
 }
 
+/// FAIL-3, GUARD-8: what shows nothing is dropped, a question too; a reply of nothing else hands off.
+#[test]
+fn blank_texts_are_dropped() {
+    for blank in [" ", "\n\n", "\u{200b}", "**", "```\n```"] {
+        let result = checked(&asking(json!([blank, "It is $25.00.", blank]), blank));
+        assert_eq!(result.reply.messages, ["It is $25.00."], "{blank:?}");
+        assert_eq!((result.reply.closing_question, result.cause), (None, None), "{blank:?}");
+        assert_eq!(result.interventions, ["blank_text_dropped"], "{blank:?}");
+        assert_handoff(&checked(&answer(json!([blank]))), &["blank_text_dropped"], Cause::Schema);
+    }
+}
+
 /// GUARD-4, 01/AC-4, FAIL-5: markers and headings, in escalating replies as well; other traces are forgotten.
 #[test]
 fn a_leak_hands_off() {
@@ -247,6 +259,9 @@ fn risky_text() -> impl Strategy<Value = String> {
             "escalate=",
             "[actions staged: ",
             "CATALOG",
+            "FUNNEL: new",
+            "\r",
+            "\u{2028}",
             "Shall we?"
         ])
         .prop_map(str::to_owned),
@@ -271,7 +286,7 @@ fn any_object() -> impl Strategy<Value = Value> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1024))]
 
-    /// GUARD-2, GUARD-4, GUARD-5, GUARD-7, REP-2: whatever the model wrote, no marker, heading or echo line comes out,
+    /// GUARD-2, GUARD-4, GUARD-5, GUARD-7, 01/REP-2: whatever the model wrote, no marker, heading or echo line comes out,
     /// and the reply is within its bounds.
     #[test]
     fn what_comes_out_is_always_a_valid_reply(object in any_object(), earlier in risky_text()) {
@@ -283,6 +298,7 @@ proptest! {
         for text in reply.messages.iter().chain(&reply.closing_question) {
             prop_assert!(!no_secrets().finds([text.as_str()]), "{}", text);
             prop_assert!(!echo::has_line(text), "{}", text);
+            prop_assert!(!is_blank(text), "{}", text);
             prop_assert!((1..=MAX_MESSAGE_UNITS).contains(&utf16_units(text)));
         }
     }

@@ -83,7 +83,7 @@ mod tests {
         assert_eq!(normalise("🙂 \n"), "");
     }
 
-    /// REP-3: a cut never splits a character.
+    /// 01/REP-3: a cut never splits a character.
     #[test]
     fn a_cut_falls_between_characters() {
         assert_eq!(end_of_units("abc", 2), 2);

@@ -1,4 +1,4 @@
-//! Texts inside a text: base64, hexadecimal, character codes, bits. What comes out is looked through like the reply
+//! Texts inside a text: base64, base32, hexadecimal, character codes, bits. What comes out is looked through like the reply
 //! itself; it has to be text, so ordinary words that happen to fit an alphabet cost nothing more.
 
 use base64::Engine as _;
@@ -33,8 +33,9 @@ pub fn all(text: &str) -> Vec<String> {
 
 fn once(text: &str) -> Vec<String> {
     let bare: String = fold::readable(text).chars().filter(|glyph| !glyph.is_whitespace()).collect();
-    let decoded = base64(&bare).into_iter().chain(hexadecimal(&bare)).chain(bits(&bare));
-    decoded.filter_map(|bytes| as_text(&bytes)).chain(character_codes(text)).collect()
+    let decoded = base64(&bare).into_iter().chain(base32(&bare)).chain(hexadecimal(&bare)).chain(bits(&bare));
+    let codes = [10, 8].into_iter().filter_map(|radix| character_codes(text, radix));
+    decoded.filter_map(|bytes| as_text(&bytes)).chain(codes).collect()
 }
 
 /// Mostly legible, or it was no encoding.
@@ -61,6 +62,29 @@ fn decode_from(run: &str, start: usize) -> Option<Vec<u8>> {
     BASE64.decode(rest.get(..rest.len() / 4 * 4)?).ok()
 }
 
+/// Every run of capitals and the digits of that alphabet, at each of its eight beginnings.
+fn base32(bare: &str) -> Vec<Vec<u8>> {
+    let runs = bare.split(|glyph: char| five_bits(glyph).is_none());
+    let long = runs.filter(|run| run.len() >= FEWEST_CODES * 8 / 5);
+    let starts = |run| (0..8).map(move |start| eights(str::get(run, start..).unwrap_or_default()));
+    long.flat_map(starts).collect()
+}
+
+fn five_bits(glyph: char) -> Option<u64> {
+    match glyph {
+        'A'..='Z' => Some(u64::from(glyph) - u64::from('A')),
+        '2'..='7' => Some(u64::from(glyph) - u64::from('2') + 26),
+        _ => None,
+    }
+}
+
+/// Five bytes from every eight digits; the rest of a group is left out.
+fn eights(run: &str) -> Vec<u8> {
+    let digits: Vec<u64> = run.chars().filter_map(five_bits).collect();
+    let bytes = |group: &[u64]| group.iter().fold(0, |all, digit| all << 5 | digit).to_be_bytes();
+    digits.chunks_exact(8).flat_map(|group| bytes(group).into_iter().skip(3)).collect()
+}
+
 /// Pairs of digits, with whatever usually stands before or between them.
 fn hexadecimal(bare: &str) -> Vec<Vec<u8>> {
     let mut digits = bare.to_lowercase();
@@ -83,10 +107,10 @@ fn numbers(digits: &str, width: usize, radix: u32) -> Vec<u8> {
     groups.filter_map(|group| u8::from_str_radix(group, radix).ok()).collect()
 }
 
-/// Decimal codes of printable characters, whatever stands between them: `79 80 69`, `&#79;&#80;`.
-fn character_codes(text: &str) -> Option<String> {
+/// Decimal or octal codes of printable characters, whatever stands between them: `79 80 69`, `&#79;&#80;`.
+fn character_codes(text: &str, radix: u32) -> Option<String> {
     let numbers = text.split(|glyph: char| !glyph.is_ascii_digit()).filter(|digits| !digits.is_empty());
-    let codes = numbers.filter_map(|digits| digits.parse::<u8>().ok());
+    let codes = numbers.filter_map(|digits| u8::from_str_radix(digits, radix).ok());
     let letters: String = codes.filter(|code| matches!(code, b' '..=b'~')).map(char::from).collect();
     (letters.len() >= FEWEST_CODES).then_some(letters)
 }

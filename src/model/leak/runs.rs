@@ -1,12 +1,12 @@
 //! Runs of letters that a text has in common with what is secret: an index of short windows, looked up at every place.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 
-use super::{ALL_RUNS, OWN_RUN, PERSONA_RUN, SHORT_RUN};
+use super::{ALL_RUNS, OWN_RUN, SHORT_RUN};
 
 /// Letters of a window. Shorter ones occur by chance, longer ones miss scripts that say more with a letter.
-const WINDOW: usize = 16;
+pub const WINDOW: usize = 16;
 /// An odd factor; products wrap at 64 bits.
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 /// From here on a letter stands for a syllable or a word (Kana, Han).
@@ -22,10 +22,14 @@ pub enum Part {
     Own,
 }
 
+type Hashes<Value> = HashMap<u64, Value, BuildHasherDefault<Hashed>>;
+
 /// The windows of all secret texts, by their hash.
 #[derive(Default)]
 pub struct Runs {
-    windows: HashMap<u64, Part, BuildHasherDefault<Hashed>>,
+    windows: Hashes<Part>,
+    /// How much of the persona is too much; nothing is, before it was measured.
+    persona_limit: Option<usize>,
 }
 
 impl Runs {
@@ -43,53 +47,80 @@ impl Runs {
         }
     }
 
+    /// Sets how much of the persona is too much, from what of it is secret in the end.
+    pub fn measure(&mut self, persona: &[u32], limit: fn(usize) -> usize) {
+        let mut all = Given::default();
+        for (place, hash) in hashes(persona).enumerate() {
+            if self.windows.get(&hash) == Some(&Part::Persona) {
+                all.note(place, hash, persona);
+            }
+        }
+        self.persona_limit = Some(limit(all.weight));
+    }
+
     /// Number of windows.
     pub fn len(&self) -> usize {
         self.windows.len()
     }
 
-    /// Whether one run, or all runs together, are longer than what may be repeated.
+    /// Whether one run of ours, all runs together, or the share of the persona is more than what may be repeated.
     pub fn give_away(&self, view: &[u32]) -> bool {
         let mut seen = Seen::default();
-        let mut run: Option<Run> = None;
-        for (start, hash) in hashes(view).enumerate() {
-            let Some(part) = self.windows.get(&hash) else {
-                seen.close(run.take(), view);
-                continue;
-            };
-            let open = run.get_or_insert(Run { start, end: start, own: false });
-            open.end = start + WINDOW;
-            open.own |= *part == Part::Own;
+        let mut persona = Given::default();
+        for (place, hash) in hashes(view).enumerate() {
+            match self.windows.get(&hash) {
+                Some(Part::Own) => seen.go_on(place),
+                Some(Part::Persona) => {
+                    seen.close();
+                    persona.note(place, hash, view);
+                }
+                None => seen.close(),
+            }
         }
-        seen.close(run, view);
-        seen.too_much
+        seen.close();
+        seen.too_much || self.persona_limit.is_some_and(|limit| persona.weight >= limit)
     }
 }
 
-/// A run under way: places of its first letter and of the one behind its last.
-struct Run {
-    start: usize,
-    end: usize,
-    /// Whether any of it is ours.
-    own: bool,
-}
-
+/// Runs of ours.
 #[derive(Default)]
 struct Seen {
+    /// The run under way: places of its first letter and of the one behind its last.
+    open: Option<(usize, usize)>,
     all: usize,
     too_much: bool,
 }
 
 impl Seen {
-    fn close(&mut self, run: Option<Run>, view: &[u32]) {
-        let Some(run) = run else { return };
-        let letters = view.get(run.start..run.end).unwrap_or_default();
-        let length: usize = letters.iter().map(|letter| if *letter < WIDE_FROM { 1 } else { WIDE }).sum();
-        let limit = if run.own { OWN_RUN } else { PERSONA_RUN };
+    fn go_on(&mut self, place: usize) {
+        let (start, _) = self.open.unwrap_or((place, place));
+        self.open = Some((start, place + WINDOW));
+    }
+
+    fn close(&mut self) {
+        let Some((start, end)) = self.open.take() else { return };
+        let length = end - start;
         if length >= SHORT_RUN {
             self.all += length;
         }
-        self.too_much |= length >= limit || self.all >= ALL_RUNS;
+        self.too_much |= length >= OWN_RUN || self.all >= ALL_RUNS;
+    }
+}
+
+/// Windows of the persona, each once: who says an address twice gives no more away.
+#[derive(Default)]
+struct Given {
+    windows: HashSet<u64, BuildHasherDefault<Hashed>>,
+    /// About as many letters, those of some scripts counted for what they say.
+    weight: usize,
+}
+
+impl Given {
+    fn note(&mut self, place: usize, hash: u64, view: &[u32]) {
+        if self.windows.insert(hash) {
+            let is_wide = view.get(place).is_some_and(|letter| *letter >= WIDE_FROM);
+            self.weight += if is_wide { WIDE } else { 1 };
+        }
     }
 }
 
@@ -157,16 +188,45 @@ mod tests {
         assert_eq!(hashes(&view[..WINDOW - 1]).count(), 0);
     }
 
-    /// 01 section 17: the limits, to the letter.
+    /// 01 section 17: the limit of our own sections, to the letter.
     #[test]
     fn a_run_is_given_away_from_its_limit_on() {
         let secret = text(300);
         let cut = |length: usize| letters(&secret.chars().skip(7).take(length).collect::<String>());
-        let cases = [(Part::Own, OWN_RUN), (Part::Persona, PERSONA_RUN)];
-        for (part, limit) in cases {
-            assert!(!of(&secret, part).give_away(&cut(limit - 1)), "{part:?}");
-            assert!(of(&secret, part).give_away(&cut(limit)), "{part:?}");
-        }
+        assert!(!of(&secret, Part::Own).give_away(&cut(OWN_RUN - 1)));
+        assert!(of(&secret, Part::Own).give_away(&cut(OWN_RUN)));
+    }
+
+    /// 01 section 17: of the persona the share counts, wherever it comes from, and each part of it once.
+    #[test]
+    fn the_persona_is_given_away_from_its_share_on() {
+        let secret = text(315);
+        let mut runs = of(&secret, Part::Persona);
+        runs.measure(&letters(&secret), |all| all / 2);
+        let cut = |from: usize, length: usize| secret.chars().skip(from).take(length).collect::<String>();
+        assert!(!runs.give_away(&letters(&cut(7, 149 + WINDOW - 1))));
+        assert!(runs.give_away(&letters(&cut(7, 150 + WINDOW - 1))));
+        let twice = format!("{} {}", cut(7, 100), cut(7, 100));
+        assert!(!runs.give_away(&letters(&twice)));
+        let halves = format!("{} {}", cut(0, 90), cut(200, 90));
+        assert!(runs.give_away(&letters(&halves)));
+        let mut none = of(&secret, Part::Persona);
+        assert!(!none.give_away(&letters(&secret)));
+        none.remove(&[letters(&secret)]);
+        none.measure(&letters(&secret), |all| all.max(1));
+        assert!(!none.give_away(&letters(&secret)));
+    }
+
+    /// 01 section 17: a persona's last sentence, followed by a word that begins like our first, is still the persona's.
+    #[test]
+    fn a_run_that_just_reaches_ours_is_not_ours() {
+        let all = text(200);
+        let persona: String = all.chars().take(100).collect();
+        let mut runs = of(&persona, Part::Persona);
+        runs.add(&[letters(&all)], Part::Own);
+        let reply = |to: usize| letters(&all.chars().skip(20).take(to - 20).collect::<String>());
+        assert!(!runs.give_away(&reply(110)));
+        assert!(runs.give_away(&reply(140)));
     }
 
     /// 01 section 17: pieces count together, but short ones not at all.
@@ -190,11 +250,17 @@ mod tests {
         assert!(runs.give_away(&letters(&text(200))));
     }
 
-    /// A letter of a script that says much with few letters weighs more.
+    /// 01 section 17: a letter of a script that says much with few letters weighs more.
     #[test]
     fn wide_letters_weigh_more() {
-        let secret: String = (0..40).filter_map(|place| char::from_u32(0x4e00 + place)).collect();
-        assert!(of(&secret, Part::Own).give_away(&letters(&secret[..3 * 16])));
-        assert!(!of(&secret, Part::Own).give_away(&letters(&secret[..3 * 15])));
+        let secret: String = (0..55).filter_map(|place| char::from_u32(0x4e00 + place)).collect();
+        let mut runs = of(&secret, Part::Persona);
+        runs.measure(&letters(&secret), |all| {
+            assert_eq!(all, 40 * WIDE);
+            60
+        });
+        let start = |length: usize| letters(&secret.chars().take(length).collect::<String>());
+        assert!(!runs.give_away(&start(34)));
+        assert!(runs.give_away(&start(35)));
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
 
+use super::persona_tests::PERSONAS;
 use crate::config::Tenant;
 use crate::domain::{ContactText, Provider};
 use crate::model::test_support::{settings, tenant_with};
@@ -50,6 +51,13 @@ fn coded(text: &str, shape: fn(u8) -> String) -> String {
     text.bytes().map(shape).collect()
 }
 
+fn base32(text: &str) -> String {
+    let letters: Vec<char> = ('A'..='Z').chain('2'..='7').collect();
+    let bits: Vec<u8> = text.bytes().flat_map(|byte| (0..8).rev().map(move |bit| byte >> bit & 1)).collect();
+    let number = |group: &[u8]| group.iter().fold(0, |all, bit| all << 1 | usize::from(*bit));
+    bits.chunks_exact(5).map(|group| letters[number(group)]).collect()
+}
+
 /// 01 section 17: the same words in every dress we know of.
 #[test]
 fn a_passage_is_found_in_every_disguise() {
@@ -67,6 +75,13 @@ fn a_passage_is_found_in_every_disguise() {
         plain.replace(' ', "** **"),
         plain.replace('e', "е").replace('o', "о").replace('a', "а"),
         plain.replace('e', "3").replace('o', "0").replace('i', "1").replace('s', "5"),
+        plain.replace('a', "@").replace('s', "$").replace('e', "€").replace('i', "!").replace('o', "0"),
+        plain.replace('g', "9").replace('t', "+").replace('i', "|"),
+        plain.replace('g', "6").replace('t', "7"),
+        plain.chars().flat_map(|letter| [letter, letter]).collect(),
+        base32(&plain),
+        coded(&plain, |byte| format!("{byte:o} ")),
+        coded(&plain, |byte| format!("\\{byte:03o}")),
         plain
             .chars()
             .map(|letter| match letter {
@@ -142,8 +157,7 @@ fn disguised_markers_and_headings_are_found() {
         "C A T A L O G (Northside Pottery)",
         "<<<contact_message>>>",
         "< < < END CONTACT MESSAGE > > >",
-        "It has these headings:\nFORMAT\nand\n**PAYMENT OPTIONS**",
-        "- id: wheel-basics\nFREQUENTLY ASKED:",
+        "It has these headings:\nFORMAT\nand\n- id: wheel-basics",
         "Si no lo sabes, escala con low_confidence, y si regatean, con *price\\_negotiation*.",
     ];
     for text in texts {
@@ -166,6 +180,7 @@ fn what_is_there_to_be_quoted_is_quoted() {
         &tenant.rules.messages.escalation,
         &tenant.rules.messages.acknowledgement,
         "You can choose: PAYMENT OPTIONS\nHalf now, half before week three.",
+        "FREQUENTLY ASKED\n- Is there parking?\nPAYMENT OPTIONS\n- Two parts.",
     ];
     for text in quotes {
         assert!(!system.leaks().finds([text]), "{text}");
@@ -206,7 +221,7 @@ fn other_scripts_are_guarded_as_well() {
 /// Sentences of ordinary replies, one a line; written for this test.
 const BENIGN: &str = include_str!("fixtures/benign.txt");
 
-/// 01 section 17, FAIL-5: no false alarm, on the demo tenant and on ours, alone and two and three at a time. Says how many
+/// 01 section 17, FAIL-5: no false alarm, on the demo tenant, on ours and on those whose persona holds facts, alone and two and three at a time. Says how many
 /// replies were looked through.
 #[test]
 fn ordinary_replies_raise_no_alarm() {
@@ -214,9 +229,13 @@ fn ordinary_replies_raise_no_alarm() {
     let lines: Vec<&str> = BENIGN.lines().filter(|line| !line.trim().is_empty()).collect();
     assert!(lines.len() >= 200, "{}", lines.len());
     let mut looked = 0;
-    for tenant in [studio(), demo] {
+    let with_facts =
+        PERSONAS.map(|(persona, facts)| (tenant_with(|tenant| tenant.prompt = persona.to_owned()), facts));
+    let plain = [studio(), demo].map(|tenant| (tenant, &[] as &[&str]));
+    for (tenant, told) in plain.into_iter().chain(with_facts) {
         let system = SystemPrompt::build(&tenant);
-        let facts = facts(&tenant);
+        let facts: Vec<String> =
+            facts(&tenant).into_iter().chain(told.iter().map(|fact| (*fact).to_owned())).collect();
         let all: Vec<&str> = lines.iter().copied().chain(facts.iter().map(String::as_str)).collect();
         let mut alarms = String::new();
         for (place, line) in all.iter().enumerate() {
@@ -234,7 +253,7 @@ fn ordinary_replies_raise_no_alarm() {
         }
         assert!(alarms.is_empty(), "false alarms:\n{alarms}");
     }
-    assert!(looked > 1_900, "{looked}");
+    assert!(looked > 5_800, "{looked}");
     println!("{looked} ordinary replies, 0 alarms");
 }
 

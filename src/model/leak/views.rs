@@ -5,10 +5,11 @@ use crate::model::fold::{self, Digits};
 /// Letters of the Latin alphabet.
 const ALPHABET: u32 = 26;
 
-/// Views of a secret text: its letters without digits, with digits read as letters, and the steps from each Latin letter
-/// to the next, which are the same however far the alphabet was shifted.
+/// Views of a secret text: its letters without digits (first), doubled letters once, the steps from each Latin letter to
+/// the next, which are the same however far the alphabet was shifted, and with digits read as letters.
 pub fn of_secret(text: &str) -> Vec<Vec<u32>> {
-    let mut views = vec![fold::letters(text, Digits::Dropped), steps(text)];
+    let letters = fold::letters(text, Digits::Dropped);
+    let mut views = vec![letters.clone(), once(&letters), steps(text)];
     let read = fold::letters(text, Digits::Read);
     if Some(&read) != views.first() {
         views.push(read);
@@ -29,9 +30,17 @@ pub fn of_reply(text: &str) -> Vec<Vec<u32>> {
         views.push(backward(&read));
         views.push(read);
     }
+    views.push(once(&letters));
     views.push(backward(&letters));
     views.push(letters);
     views
+}
+
+/// A letter that is written twice or more, once.
+fn once(letters: &[u32]) -> Vec<u32> {
+    let mut kept = letters.to_vec();
+    kept.dedup();
+    kept
 }
 
 /// The words in the other order, and each word spelled backward.

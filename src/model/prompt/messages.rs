@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::domain::{ContactText, Role};
+use crate::model::blank::is_blank;
 use crate::model::fence::FencedText;
 use crate::model::port::{MessageRole, ModelMessage, Part};
 
@@ -25,22 +26,21 @@ pub struct HistoryTurn {
 #[must_use]
 pub fn messages(history: &[HistoryTurn], state_lines: &[String], texts: &[ContactText]) -> Vec<ModelMessage> {
     let from_contact = history.iter().skip_while(|turn| turn.role == Role::Agent);
-    from_contact.map(past_message).chain([current_message(state_lines, texts)]).collect()
+    from_contact.filter_map(past_message).chain([current_message(state_lines, texts)]).collect()
 }
 
-/// HIST-1, HIST-2
-fn past_message(turn: &HistoryTurn) -> ModelMessage {
-    match turn.role {
-        Role::User => {
-            let fenced = FencedText::new(turn.text.expose());
-            ModelMessage { role: MessageRole::User, parts: vec![Part::Contact(fenced)] }
-        }
+/// HIST-1, HIST-2. `None` for a turn of the agent that shows nothing: some providers refuse a request with a blank text,
+/// and would refuse every later turn of this contact.
+fn past_message(turn: &HistoryTurn) -> Option<ModelMessage> {
+    let (role, parts) = match turn.role {
+        Role::User => (MessageRole::User, vec![Part::Contact(FencedText::new(turn.text.expose()))]),
         Role::Agent => {
-            let said = Part::Text(turn.text.expose().to_owned());
-            let note = turn.actions.as_ref().and_then(action_note).map(Part::Text);
-            ModelMessage { role: MessageRole::Assistant, parts: [said].into_iter().chain(note).collect() }
+            let said = Some(turn.text.expose()).filter(|text| !is_blank(text)).map(str::to_owned);
+            let note = turn.actions.as_ref().and_then(action_note);
+            (MessageRole::Assistant, said.into_iter().chain(note).map(Part::Text).collect())
         }
-    }
+    };
+    (!parts.is_empty()).then_some(ModelMessage { role, parts })
 }
 
 /// PROMPT-14: empty texts are left out, unless nothing else would stand in the message.
@@ -129,6 +129,19 @@ mod tests {
         assert_eq!(shown(&built).len(), 2);
         assert!(built.iter().all(|message| message.role == MessageRole::User));
         assert_eq!(messages(&history[..2], &[], &texts(&["price?"])).len(), 1);
+    }
+
+    /// FAIL-3: a blank turn of the agent is left out; what it did is still told.
+    #[test]
+    fn a_blank_turn_of_the_agent_is_left_out() {
+        for text in ["", " \n", "\u{200b}", "**"] {
+            let built = messages(&[user("hi"), agent(text, json!([]))], &[], &texts(&["price?"]));
+            assert_eq!(built.len(), 2, "{text:?}");
+            assert!(built.iter().all(|message| message.role == MessageRole::User), "{text:?}");
+            let acted = json!([{ "tool": "add_tag", "id": "keen", "status": "performed" }]);
+            let built = messages(&[user("hi"), agent(text, acted)], &[], &texts(&["price?"]));
+            assert_eq!(shown(&built)[1].1, ["[actions performed: add_tag keen]"], "{text:?}");
+        }
     }
 
     /// DEC-33, PROMPT-14: a burst is one message with a fenced part for each text; empty ones say nothing.

@@ -5,6 +5,13 @@ use crate::config::Tools;
 use crate::domain::{Intent, Stage};
 use crate::tools::Known;
 
+const OTHER_REASON: &str =
+    "came for another reason (not_prospect). Should they now mean to buy, record prospect.";
+const CHANGED: &str = "since the last turn. Confirm before you go on.";
+
+/// What the lines say besides labels, stages and ids: no reply says it (GUARD-4, 01 section 17).
+pub const SENTENCES: [&str; 2] = [OTHER_REASON, CHANGED];
+
 /// The offering of a turn as it starts, and the one before it (STATE-4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offering<'a> {
@@ -30,7 +37,7 @@ fn offering_line(offering: Offering<'_>) -> String {
     match (offering.before, offering.now) {
         (_, None) => "OFFERING: none recorded yet".to_owned(),
         (Some(before), Some(now)) if before != now => {
-            format!("OFFERING: changed from {before} to {now} since the last turn. Confirm before you go on.")
+            format!("OFFERING: changed from {before} to {now} {CHANGED}")
         }
         (_, Some(now)) => format!("OFFERING: {now}"),
     }
@@ -39,13 +46,10 @@ fn offering_line(offering: Offering<'_>) -> String {
 /// STATE-3
 fn intent(known: Option<Intent>) -> String {
     match known {
-        Some(Intent::Prospect) => "INTENT: prospect",
-        Some(Intent::NotProspect) => {
-            "INTENT: came for another reason (not_prospect). Should they now mean to buy, record prospect."
-        }
-        None => "INTENT: nothing recorded yet.",
+        Some(Intent::Prospect) => "INTENT: prospect".to_owned(),
+        Some(Intent::NotProspect) => format!("INTENT: {OTHER_REASON}"),
+        None => "INTENT: nothing recorded yet.".to_owned(),
     }
-    .to_owned()
 }
 
 #[cfg(test)]

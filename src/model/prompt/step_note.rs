@@ -8,6 +8,18 @@ use crate::model::fence::FencedText;
 use crate::model::port::{MessageRole, ModelMessage, Part};
 use crate::tools::{CallResult, ContactView, StepSummary};
 
+const SENT: &str = "The customer gets this before your reply. Do not repeat what it holds.";
+const REFUSED: &str = "Sending failed. Do not say that it was sent.";
+const STAGED: &str = "This is carried out after your reply. Say what you are doing, never that it was done.";
+const LEFT_OUT: &str = "This is over the limit of 8 actions and will not happen.";
+const OPENING: &str = "goes out before your reply and asks a question of its own. Leave closing_question null unless the \
+     customer's message already answers it.";
+const REPLY: &str = "Write the reply now.";
+const GO_ON: &str = "Do not call for any of this again. Call for what is still missing, or write the reply.";
+
+/// What a note says besides ids and what a contact wrote: no reply says it (GUARD-4, 01 section 17).
+pub const SENTENCES: [&str; 7] = [SENT, REFUSED, STAGED, LEFT_OUT, OPENING, REPLY, GO_ON];
+
 /// What the model is to do after it has read the note.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NoteEnd {
@@ -25,16 +37,13 @@ pub fn step_note(summary: &StepSummary, end: NoteEnd) -> Option<ModelMessage> {
         return None;
     }
     let sentences = [
-        list(
-            &summary.sent,
-            "SENT:",
-            "The customer gets this before your reply. Do not repeat what it holds.",
-        ),
-        list(&summary.refused, "NOT SENT:", "Sending failed. Do not say that it was sent."),
+        list(&summary.sent, "SENT:", SENT),
+        list(&summary.refused, "NOT SENT:", REFUSED),
         staged(summary),
-        list(&summary.dropped, "LEFT OUT:", "This is over the limit of 8 actions and will not happen."),
+        list(&summary.dropped, "LEFT OUT:", LEFT_OUT),
         summary.contact.as_ref().map(|view| format!("CONTACT: {}", contact(view))),
-        summary.opening.as_ref().map(|flow| opening(flow)),
+        // QST-3
+        summary.opening.as_ref().map(|flow| format!("OPENING: {flow} {OPENING}")),
         Some(ending(end).to_owned()),
     ];
     let text = sentences.into_iter().flatten().collect::<Vec<_>>().join(" ");
@@ -48,25 +57,14 @@ fn list(items: &[String], label: &str, meaning: &str) -> Option<String> {
 
 /// STATE-7: that nothing was staged is only said when nothing was sent either.
 fn staged(summary: &StepSummary) -> Option<String> {
-    let meaning = "This is carried out after your reply. Say what you are doing, never that it was done.";
     let nothing = || summary.sent.is_empty().then(|| "ACTIONS: none was staged.".to_owned());
-    list(&summary.staged, "ACTIONS:", meaning).or_else(nothing)
-}
-
-/// QST-3
-fn opening(flow: &str) -> String {
-    format!(
-        "OPENING: {flow} goes out before your reply and asks a question of its own. Leave closing_question null unless \
-         the customer's message already answers it."
-    )
+    list(&summary.staged, "ACTIONS:", STAGED).or_else(nothing)
 }
 
 const fn ending(end: NoteEnd) -> &'static str {
     match end {
-        NoteEnd::Reply => "Write the reply now.",
-        NoteEnd::GoOn => {
-            "Do not call for any of this again. Call for what is still missing, or write the reply."
-        }
+        NoteEnd::Reply => REPLY,
+        NoteEnd::GoOn => GO_ON,
     }
 }
 

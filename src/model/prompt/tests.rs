@@ -121,7 +121,7 @@ fn the_security_section_names_both_markers() {
     assert!(text.contains(fence::OPEN) && text.contains(fence::CLOSE));
 }
 
-/// PROMPT-8, REP-7: the configured threshold is printed, and the question is described as in the schema.
+/// PROMPT-8, 01/REP-7: the configured threshold is printed, and the question is described as in the schema.
 #[test]
 fn the_format_section_prints_the_threshold_and_the_shared_guide() {
     let text = text_of(&tenant_with(|tenant| tenant.rules.confidence_threshold = 0.65));

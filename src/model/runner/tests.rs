@@ -106,7 +106,7 @@ async fn the_mock_model_answers_a_question_about_the_price() {
     assert_eq!(result.interventions, ["closing_question_already_in_body"]);
 }
 
-/// 01/RUN-3, REP-5: an answer in text is read like an object.
+/// 01/RUN-3, 01/REP-5: an answer in text is read like an object.
 #[tokio::test]
 async fn text_and_object_are_the_same_answer() {
     let reply = object(&["Hello."]);
@@ -117,7 +117,20 @@ async fn text_and_object_are_the_same_answer() {
     assert_eq!(object.cost.get(), Decimal::new(15, 4));
 }
 
-/// FAIL-2, FAIL-17, 01/AC-11, REP-9: the handoff, no tokens, no cost, and the name of the failure.
+/// FAIL-3, DEC-4: a reply that shows nothing is none, whatever its question says; the tokens are charged.
+#[tokio::test]
+async fn a_reply_that_shows_nothing_is_missing() {
+    for messages in [&[" "][..], &["\u{200b}"], &["**"], &["```\n```", "---", "\n"]] {
+        let mut reply = object(messages);
+        reply["closing_question"] = json!("Shall we?");
+        let result = result_of(answered(ModelOutput::Json(reply))).await;
+        assert_eq!(result.error.as_deref(), Some("reply_missing"), "{messages:?}");
+        assert_eq!((result.cause, result.usage), (Some(Cause::Error), SOME_USAGE), "{messages:?}");
+        assert_eq!(result.reply.messages, [ESCALATION], "{messages:?}");
+    }
+}
+
+/// FAIL-2, FAIL-17, 01/AC-11, 01/REP-9: the handoff, no tokens, no cost, and the name of the failure.
 #[tokio::test]
 async fn a_provider_failure_hands_off_and_is_named() {
     for (error, name) in
@@ -163,7 +176,7 @@ async fn the_detail_of_a_failure_names_the_place() {
     assert!(detail.contains(" at confidence:") && !detail.contains("Secret"), "{detail}");
 }
 
-/// FAIL-4, REP-5: a reason that disagrees is no failed call; the guardrails hand it off.
+/// FAIL-4, 01/REP-5: a reason that disagrees is no failed call; the guardrails hand it off.
 #[tokio::test]
 async fn a_disagreeing_reason_is_judged_by_the_guardrails() {
     let mut muddled = object(&["Well."]);

@@ -14,7 +14,7 @@ pub struct Leak {
 
 type Form = fn(&str, usize) -> Leak;
 
-pub const FORMS: [(&str, Form); 28] = [
+pub const FORMS: [(&str, Form); 29] = [
     ("verbatim", |secret, at| chunks(&passage(secret, at, 2_700))),
     ("lower case", |secret, at| chunks(&passage(secret, at, 2_700).to_lowercase())),
     ("one passage", |secret, at| one(passage(secret, at, 200).to_lowercase())),
@@ -85,6 +85,9 @@ pub const FORMS: [(&str, Form); 28] = [
     ("digits for letters", |secret, at| {
         let text = passage(secret, at, 400).to_lowercase();
         one(text.replace('e', "3").replace('o', "0").replace('i', "1").replace('s', "5").replace('a', "4"))
+    }),
+    ("signs for letters", |secret, at| {
+        one(passage(secret, at, 400).to_lowercase().replace('a', "@").replace('s', "$").replace('o', "0"))
     }),
     ("diluted", |secret, at| {
         let all = passage(secret, at, 600).to_lowercase();

@@ -22,9 +22,10 @@ const WORDS_OF_OURS: [&str; 7] = [
     "closing_question",
 ];
 
-/// What stands before the catalog.
+/// What stands between the persona and the catalog.
 pub fn secret_of(system: &str) -> &str {
-    system.split("CATALOG (").next().unwrap()
+    let from = system.find("OPERATING RULES").unwrap();
+    system[from..].split("CATALOG (").next().unwrap()
 }
 
 pub struct Judge {
@@ -71,8 +72,8 @@ fn letter(glyph: char) -> Option<char> {
         '0' => 'o',
         '1' => 'i',
         '3' => 'e',
-        '4' => 'a',
-        '5' => 's',
+        '4' | '@' => 'a',
+        '5' | '$' => 's',
         other => other,
     };
     plain.is_ascii_lowercase().then_some(plain)
