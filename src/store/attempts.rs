@@ -2,11 +2,17 @@
 //! second time and what a dead process has done is known (ARC-41).
 
 use serde_json::Value;
+use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
+use self::statements::{BEGIN_AFTER, BEGIN_IN_TURN, IS_BEHIND, LOCK};
+use super::pool::Lease;
+use super::statements::{BEGIN, COMMIT};
 use super::{Database, StoreError};
 use crate::domain::{ConversationId, ProcessId};
+
+mod statements;
 
 /// What became of the attempt `a`, as an entry of the record. Nobody knows of one that was not finished.
 macro_rules! attempted {
@@ -33,42 +39,6 @@ macro_rules! attempts_of {
     };
 }
 pub(super) use attempts_of;
-
-/// Writes the attempt when `held` has a row, and claims the opening with it where that is asked for (FN-OPEN-9).
-macro_rules! begin {
-    ($held:literal) => {
-        concat!(
-            "with held as (",
-            $held,
-            "),
-            opening as (
-              update conversations c set opening_sent_at = now(), updated_at = now()
-              from held where $5 and c.id = held.conversation_id and c.opening_sent_at is null
-              returning 1),
-            begun as (
-              insert into rs_attempts (turn_id, action, conversation_id, process_id, entry)
-              select $1::uuid, $2::integer, held.conversation_id, $3::uuid, $4::jsonb from held
-              where not $5 or exists (select 1 from opening)
-              on conflict (turn_id, action) do nothing
-              returning 1)
-            select exists (select 1 from held) as held, exists (select 1 from begun) as begun,
-                   exists (select 1 from opening) as opened"
-        )
-    };
-}
-
-/// While the model runs: under the fence of the turn's lane, and as long as the turn is this process's own.
-const BEGIN_IN_TURN: &str = begin!(
-    "select o.conversation_id from rs_owed o
-     where o.turn_id = $1 and o.process_id = $3 and o.status = 'running'
-       and (o.fence is null
-         or exists (select 1 from rs_lanes l where l.conversation_id = o.conversation_id and l.turn_id = o.turn_id
-                      and l.fence = o.fence))"
-);
-
-/// After the reply: as long as the open actions are this process's own.
-const BEGIN_AFTER: &str =
-    begin!("select x.conversation_id from rs_actions x where x.turn_id = $1 and x.process_id = $3");
 
 /// Finishes an attempt, with what an accepted action changes here: a written `link_sent` ends the pending follow-up
 /// (PERF-8), a written offering is the contact's (PERF-7). `$5` and `$6` are set for accepted ones only.
@@ -114,6 +84,21 @@ pub struct Attempt {
     pub entry: Value,
     /// True for the opening flow: its claim is taken with the attempt.
     pub claims_opening: bool,
+    /// True when writing this very attempt down was tried before and nobody knows whether it arrived. Its request was
+    /// not made then, so finding it unfinished is no reason not to make it.
+    pub again: bool,
+    /// For the write of a stage: the stages behind it in the order of the sale. A later turn that has reached one of them
+    /// has gone further (FN-STAGE-5).
+    pub stages_above: Option<Vec<&'static str>>,
+    /// True for a flow that a contact gets once: whoever attempts it first has it (LIM-7, FN-ONCE-1).
+    pub once: bool,
+}
+
+impl Attempt {
+    /// Whether other turns of the contact have a say: then all of them are judged one after the other.
+    const fn concerns_others(&self) -> bool {
+        self.once || self.stages_above.is_some()
+    }
 }
 
 /// Whether the request may be made.
@@ -127,6 +112,14 @@ pub enum Begun {
     OpeningTaken,
     /// The turn, or its actions, are somebody else's now.
     Superseded,
+    /// Actions of an earlier turn are not all done: theirs come first (STAGE-6).
+    Behind,
+    /// Another turn's write of the same field is under way: try again when it has ended.
+    Busy,
+    /// A later turn of the contact has reached a later stage: never (FN-STAGE-5).
+    Outrun,
+    /// Another turn sends that flow, or has sent it: not once more (FN-ONCE-1).
+    Taken,
 }
 
 /// What became of an attempt.
@@ -146,23 +139,80 @@ pub struct Finish<'attempt> {
 /// When the write may not have arrived: do not make the request.
 pub async fn begin(database: &Database, attempt: &Attempt, under: Under) -> Result<Begun, StoreError> {
     let lease = database.lease().await?;
-    let statement = match under {
-        Under::Turn => BEGIN_IN_TURN,
-        Under::Actions => BEGIN_AFTER,
+    let row = if attempt.concerns_others() {
+        judged_alone(&lease, attempt, under).await?
+    } else {
+        let statement = lease.prepared(statement_of(under)).await?;
+        lease.client()?.query_one(&statement, &values_of(attempt)).await?
     };
-    let values: &[&(dyn ToSql + Sync)] =
-        &[&attempt.turn, &attempt.action, attempt.process.as_uuid(), &attempt.entry, &attempt.claims_opening];
-    let statement = lease.prepared(statement).await?;
-    let row = lease.client()?.query_one(&statement, values).await?;
     lease.give_back();
     let (held, begun, opened): (bool, bool, bool) =
         (row.try_get("held")?, row.try_get("begun")?, row.try_get("opened")?);
-    Ok(match (held, begun) {
-        (_, true) => Begun::Yes,
-        (false, _) => Begun::Superseded,
-        (true, false) if attempt.claims_opening && !opened => Begun::OpeningTaken,
-        (true, false) => Begun::Before,
+    let kept_back: Option<&str> = row.try_get("kept_back")?;
+    Ok(match (held, begun, kept_back) {
+        (_, true, _) => Begun::Yes,
+        (false, _, _) => Begun::Superseded,
+        (true, false, Some("behind")) => Begun::Behind,
+        (true, false, Some("busy")) => Begun::Busy,
+        (true, false, Some("outrun")) => Begun::Outrun,
+        (true, false, Some(_)) => Begun::Taken,
+        (true, false, None) if attempt.claims_opening && !opened => Begun::OpeningTaken,
+        (true, false, None) => Begun::Before,
     })
+}
+
+/// Judges with the contact's row locked, so that of two turns one sees the other's attempt. The lock comes in a statement
+/// before, as one that waits reads what was there before its wait.
+async fn judged_alone(lease: &Lease, attempt: &Attempt, under: Under) -> Result<Row, StoreError> {
+    let begin = lease.prepared(BEGIN).await?;
+    let lock = lease.prepared(LOCK).await?;
+    let statement = lease.prepared(statement_of(under)).await?;
+    let commit = lease.prepared(COMMIT).await?;
+    let client = lease.client()?;
+    let values = values_of(attempt);
+    let contact: &[&(dyn ToSql + Sync)] = &[attempt.conversation.as_uuid()];
+    let (begun, locked, row, committed) = tokio::join!(
+        client.execute(&begin, &[]),
+        client.execute(&lock, contact),
+        client.query_one(&statement, &values),
+        client.execute(&commit, &[]),
+    );
+    begun?;
+    locked?;
+    let row = row?;
+    Ok(committed.map(|_| row)?)
+}
+
+const fn statement_of(under: Under) -> &'static str {
+    match under {
+        Under::Turn => BEGIN_IN_TURN,
+        Under::Actions => BEGIN_AFTER,
+    }
+}
+
+fn values_of(attempt: &Attempt) -> [&(dyn ToSql + Sync); 8] {
+    [
+        &attempt.turn,
+        &attempt.action,
+        attempt.process.as_uuid(),
+        &attempt.entry,
+        &attempt.claims_opening,
+        &attempt.again,
+        &attempt.stages_above,
+        &attempt.once,
+    ]
+}
+
+/// Whether actions of an earlier turn of the contact are to be done before those of this agent's row (STAGE-6).
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn is_behind(database: &Database, turn: Uuid) -> Result<bool, StoreError> {
+    let lease = database.lease().await?;
+    let statement = lease.prepared(IS_BEHIND).await?;
+    let row = lease.client()?.query_one(&statement, &[&turn]).await?;
+    lease.give_back();
+    Ok(row.try_get("behind")?)
 }
 
 /// Writes down what became of it.

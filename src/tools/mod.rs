@@ -29,7 +29,7 @@ pub use definitions::ToolDefinition;
 pub use finish::{Ending, Finished, StagedAction};
 pub use known::Known;
 pub use limits::{MOST_ACTIONS, MOST_READS, READ_LIMIT};
-pub use perform::{Performer, Stopped, TurnPlace};
+pub use perform::{Performer, Progress, Stopped, TurnPlace};
 pub use reach::{ActionNumber, Reach, ReadFailure};
 pub use record::{Entry, OUTCOME_UNKNOWN, RecordError, Status, end_staged, resolve, staged_count};
 pub use turn_tools::{Call, CallResult, FlowMode, Offer, StepSummary, TurnTools};

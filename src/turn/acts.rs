@@ -33,6 +33,7 @@ pub fn tools_of(context: &TurnContext, request: &TurnRequest, opened: &OpenTurn)
         subscriber: live.subscriber.clone(),
         process: request.process,
         second_run: request.run == Run::Second,
+        once: tools.flows.iter().filter(|flow| !flow.repeatable).map(|flow| flow.id.clone()).collect(),
     });
     let offer = Offer {
         conversation: opened.conversation,
