@@ -7,6 +7,7 @@ mod arguments;
 mod counters;
 mod decide;
 mod definitions;
+mod failure;
 mod finish;
 mod known;
 mod ledger;

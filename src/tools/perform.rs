@@ -12,16 +12,17 @@ use tracing::Instrument;
 use uuid::Uuid;
 
 use super::action::{Action, FlowOrigin};
+use super::counters::COUNTERS;
+use super::failure::{Failure, cut, failure_of};
 use super::limits::READ_LIMIT;
 use super::reach::{ActionNumber, Reach, ReadFailure};
-use super::record::{Entry, OUTCOME_UNKNOWN, Status};
+use super::record::{Entry, Status};
 use crate::domain::{ContactText, ConversationId, ProcessId, Stage, SubscriberId, TurnId};
 use crate::manychat::{self, ContactInfo, Gate, LostBy, ManyChatError, Priority};
 use crate::store::actions::OpenActions;
 use crate::store::attempts::{self, Attempt, Begun, Finish, Under};
 use crate::store::{Database, StoreError};
 use crate::telemetry::crash_points::{self, Point};
-use crate::telemetry::scrub_text;
 
 /// How long writing an attempt down may take, before its request and after it.
 const WRITE_LIMIT: Duration = Duration::from_secs(5);
@@ -32,10 +33,6 @@ const BUSY_PAUSE: Duration = Duration::from_millis(250);
 const PER_ACTION: i32 = 8;
 /// Numbers of a second run begin here: it may take other actions on than the first, whose attempts stay (ARC-46).
 const SECOND_RUN: i32 = 4096;
-/// Longest recorded error, in UTF-16 units (PERF-10).
-const LONGEST_ERROR: usize = 200;
-/// What stands for a note and for the contact's id in an error.
-const HIDDEN: &str = "[removed]";
 
 /// Performs actions; cheap to clone.
 #[derive(Clone)]
@@ -231,7 +228,11 @@ impl Performer {
                 let told = Arc::new(Mutex::new(None));
                 let gate =
                     Gate::new(begin(self.database.clone(), attempt.clone(), place.under, Arc::clone(&told)));
+                let asked = Instant::now();
                 let result = self.manychat.perform_through(&place.subscriber, request, priority, gate).await;
+                if place.under == Under::Actions {
+                    COUNTERS.took(action.tool(), asked.elapsed());
+                }
                 let begun = told.lock().unwrap_or_else(PoisonError::into_inner).take();
                 (begun, result.map_err(|error| failure_of(&error, action, &place.subscriber)))
             }
@@ -384,41 +385,6 @@ fn offering_of(action: &Action) -> Option<&str> {
         Action::SetField { value, offering: true, .. } => Some(value),
         _ => None,
     }
-}
-
-/// Why an attempt failed, cleaned.
-struct Failure {
-    text: String,
-}
-
-/// An error as the record and the log may hold it: without the note, without the contact's id, without shapes of personal
-/// data, at most 200 characters. One after which ManyChat may have acted says so (PERF-10, ARC-41).
-fn failure_of(error: &ManyChatError, action: &Action, contact: &SubscriberId) -> Failure {
-    let mut text = error.to_string();
-    if let Action::WriteNote { text: note, .. } = action {
-        text = without(&text, note.expose());
-    }
-    text = without(&text, contact.expose());
-    let text = scrub_text(&text);
-    Failure {
-        text: if error.may_have_acted() { cut(&format!("{OUTCOME_UNKNOWN}: {text}")) } else { cut(&text) },
-    }
-}
-
-fn without(text: &str, part: &str) -> String {
-    if part.is_empty() { text.to_owned() } else { text.replace(part, HIDDEN) }
-}
-
-/// At most 200 UTF-16 units, never half a character.
-fn cut(text: &str) -> String {
-    let mut left = LONGEST_ERROR;
-    text.chars()
-        .take_while(|letter| {
-            let fits = letter.len_utf16() <= left;
-            left = left.saturating_sub(letter.len_utf16());
-            fits
-        })
-        .collect()
 }
 
 fn failed(action: &Action, error: &str) -> Entry {

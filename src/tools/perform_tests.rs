@@ -325,6 +325,30 @@ fn an_error_is_cleaned_and_cut() {
     assert_eq!(cut(&format!("{}🦀🦀", "x".repeat(198))).encode_utf16().count(), 200);
 }
 
+/// REC-3: an error that repeats ManyChat's names keeps none of them, in whatever letters.
+#[test]
+fn an_error_names_nothing_of_manychat() {
+    let contact = SubscriberId::stored("1");
+    let text = |action: Value| {
+        let action: Action = serde_json::from_value(action).unwrap();
+        failure_of(&refusal(404), &action, &contact).text.to_lowercase()
+    };
+    let other = json!({ "tool": "add_tag", "id": "x", "tag": "other" });
+    assert!(text(other).starts_with("manychat refused"), "the word stands in every refusal");
+    for action in [
+        json!({ "tool": "send_flow", "id": "x", "flowNs": "refused" }),
+        json!({ "tool": "add_tag", "id": "x", "tag": "Refused" }),
+        json!({ "tool": "remove_tag", "id": "x", "tag": "refused" }),
+        json!({ "tool": "set_field", "id": "x", "field": "REFUSED", "value": "v" }),
+        json!({ "tool": "write_note", "id": "x", "field": "refused", "text": "n", "onEscalation": false }),
+        json!({ "tool": "send_event", "id": "x", "flowNs": "refused" }),
+    ] {
+        assert!(!text(action.clone()).contains("refused"), "{action}");
+    }
+    let pattern = json!({ "tool": "add_tag", "id": "x", "tag": "ref.sed" });
+    assert!(text(pattern).contains("refused"), "a name is no pattern");
+}
+
 /// READ-6: a class of ours, and whether it took too long.
 #[test]
 fn a_failed_read_tells_its_class_only() {
