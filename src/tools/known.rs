@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(known.offering.as_deref(), Some("wheel"));
     }
 
-    /// TSET-3, FN-ONCE-1, FN-ONCE-3, FN-ONCE-4, FN-ACC-16: performed flows count from their last turn on, an edge
+    /// TSET-3, FLOW-11, FN-ONCE-1, FN-ONCE-3, FN-ONCE-4, FN-ACC-16: performed flows count from their last turn on, an edge
     /// included.
     #[test]
     fn sent_flows_count_inside_the_window() {

@@ -184,7 +184,7 @@ async fn a_second_run_counts_anew() {
     assert_eq!(bench.made(), ["flow-a", "flow-b"]);
 }
 
-/// ARC-41, LIM-3: after a time-out, a 5xx or garbage nobody knows; after a refusal everybody does.
+/// FLOW-6, ARC-41, LIM-3: after a time-out, a 5xx or garbage nobody knows; after a refusal everybody does.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_outcome_that_nobody_knows_says_so() {
     let bench = Bench::new(refuses("flow-a", 503)).await;
@@ -325,7 +325,7 @@ fn an_error_is_cleaned_and_cut() {
     assert_eq!(cut(&format!("{}🦀🦀", "x".repeat(198))).encode_utf16().count(), 200);
 }
 
-/// REC-3: an error that repeats ManyChat's names keeps none of them, in whatever letters.
+/// 08/REC-3: an error that repeats ManyChat's names keeps none of them, in whatever letters.
 #[test]
 fn an_error_names_nothing_of_manychat() {
     let contact = SubscriberId::stored("1");
