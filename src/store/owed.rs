@@ -67,7 +67,7 @@ const ORPHANS: &str = "
     select o.turn_id, o.conversation_id, o.status, o.queued from rs_owed o
     where o.tenant_id = $1
       and not exists (select 1 from rs_processes p where p.id = o.process_id
-                      and p.beat_at > clock_timestamp() - make_interval(secs => $2))
+                      and p.beat_at > statement_timestamp() - make_interval(secs => $2))
     order by o.created_at limit 100";
 
 /// Puts a said reply into the outbox, once and whole. It keeps its place among the contact's replies: another process may
