@@ -11,10 +11,11 @@ use uuid::Uuid;
 use super::supervised::Restarts;
 use crate::domain::ProcessId;
 use crate::store::actions::{self, OpenActions};
+use crate::store::attempts;
 use crate::store::{Database, Pulse, StoreError};
 use crate::telemetry::Seldom;
 use crate::telemetry::crash_points::{self, Point};
-use crate::tools::{COUNTERS, Entry, Performer, Stopped};
+use crate::tools::{COUNTERS, Entry, Performer, Progress, Stopped};
 
 /// Pause while ManyChat may not be asked, or the database does not answer.
 const NOT_NOW: Duration = Duration::from_secs(1);
@@ -22,6 +23,8 @@ const NOT_NOW: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_secs(5);
 /// Longest such look.
 const LOOK_LIMIT: Duration = Duration::from_secs(10);
+/// Pause while an earlier turn's actions come first.
+const BEHIND: Duration = Duration::from_millis(200);
 /// Tries to put outcomes on the record, and the pause between two. After that the next look finds them.
 const RECORD_TRIES: u32 = 240;
 const RECORD_PAUSE: Duration = Duration::from_millis(500);
@@ -130,10 +133,11 @@ impl Acting {
     }
 
     async fn work_off(&self, open: &OpenActions, path: Path) {
-        let mut groups: Vec<Vec<Entry>> = Vec::new();
+        let mut progress = Progress::default();
         loop {
-            match self.performer.perform(open, &mut groups).await {
+            match self.performer.perform(open, &mut progress).await {
                 Ok(()) => break,
+                Err(Stopped::Behind) if self.pulse.holds(open.process) => self.until_ahead(open).await,
                 Err(Stopped::NotNow) if self.pulse.holds(open.process) => {
                     static TOLD: Seldom = Seldom::new();
                     if TOLD.now() {
@@ -148,8 +152,23 @@ impl Acting {
                 }
             }
         }
+        let groups = progress.groups;
         groups.iter().flatten().for_each(|entry| COUNTERS.entry(entry));
         self.record(open, &groups, path).await;
+    }
+
+    /// Waits for the actions of the contact's earlier turns, here or in another process (STAGE-6). What a dead process has
+    /// left of them is its recoverer's; the statement itself says when nobody waits any longer.
+    async fn until_ahead(&self, open: &OpenActions) {
+        loop {
+            tokio::time::sleep(BEHIND).await;
+            let looking = attempts::is_behind(&self.database, open.turn);
+            let behind =
+                tokio::time::timeout(RECORD_LIMIT, looking).await.unwrap_or(Err(StoreError::InDoubt));
+            if !behind.unwrap_or(false) || !self.pulse.holds(open.process) {
+                return;
+            }
+        }
     }
 
     async fn record(&self, open: &OpenActions, groups: &[Vec<Entry>], path: Path) {

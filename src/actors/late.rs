@@ -221,7 +221,8 @@ impl LateTurns {
         process: ProcessId,
     ) -> Result<(), StoreError> {
         let enforced = self.context.settings.tokens_enforced;
-        second_run::end_silently(&self.context.database, turn, process, enforced).await?;
+        let now = self.context.clock.now();
+        second_run::end_silently(&self.context.database, turn, process, enforced, now).await?;
         tracing::error!(%turn, conversation = %opened.conversation, "too late to answer: a person has to write");
         Ok(())
     }

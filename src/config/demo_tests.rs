@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 
 use super::*;
+use crate::config::Warning;
 use crate::config::test_dir::TestDir;
 use crate::config::{DatabaseUrl, Settings};
 
@@ -29,14 +30,21 @@ fn a_fresh_directory_gets_the_demo_tenant() {
     assert_eq!((tenant.tools, warnings), (None, Vec::new()), "PRM-3");
 }
 
-/// DEMO-2, DEMO-4: tools are written when they are asked for; the demo tenant has them without a fault or a warning.
+/// Whether it only says that a later version carries the entry out.
+fn waits(warning: &Warning) -> bool {
+    warning.text.contains(" yet: ")
+}
+
+/// DEMO-2, DEMO-4: tools are written when they are asked for; the demo tenant has them without a fault, and no warning but that some of
+/// them wait for a later version.
 #[test]
 fn tools_come_when_they_are_asked_for() {
     let dir = TestDir::new();
     write_missing(dir.path()).unwrap();
     assert_eq!(write_missing_tools(dir.path()).unwrap().to_string(), "created  config/tools.json");
     let (tenant, warnings) = Tenant::load(&dir.path().join("config"), &ReservedNames::default()).unwrap();
-    assert!(tenant.tools.is_some_and(|tools| tools.offers_any()) && warnings.is_empty(), "{warnings:?}");
+    assert!(tenant.tools.is_some_and(|tools| tools.offers_any()));
+    assert!(warnings.iter().all(waits), "{warnings:?}");
     dir.write("config/tools.json", "{}");
     assert_eq!(write_missing_tools(dir.path()).unwrap().outcome, FileOutcome::Kept);
     assert_eq!(dir.read("config/tools.json"), "{}");
@@ -142,12 +150,13 @@ fn the_example_has_the_lines_of_the_documents() {
 fn the_demo_tenant_loads_without_a_warning() {
     let files = TenantFiles::given(PROMPT, CATALOG, RULES, Some(TOOLS));
     let (_, warnings) = files.check(&ReservedNames::default()).unwrap();
+    let warnings: Vec<_> = warnings.iter().filter(|warning| !waits(warning)).collect();
     let places: Vec<_> = warnings.iter().map(|warning| warning.place.as_str()).collect();
     assert_eq!(places, ["prompt.md"], "{warnings:?}");
     assert!(warnings[0].text.contains("{{"));
     let files = TenantFiles::given(&prompt(), CATALOG, RULES, Some(TOOLS));
     let (tenant, warnings) = files.check(&ReservedNames::default()).unwrap();
-    assert!(warnings.is_empty(), "{warnings:?}");
+    assert!(warnings.iter().all(waits), "{warnings:?}");
     assert!(tenant.prompt.contains(&tenant.catalog.business_name));
     assert_eq!(self::tenant().unwrap(), tenant);
 }

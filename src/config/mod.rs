@@ -45,8 +45,8 @@ pub use settings::{
 pub use tenant::{FileHash, ReservedNames, Tenant, TenantError, TenantProblem};
 pub(crate) use tenant_file::read as read_regular;
 pub use tools::{
-    Delay, Event, FieldTool, FlowRole, FlowTool, NoteTool, Nudge, Readable, ReadableField, TagTool, Tools,
-    WindowClosing,
+    CARRIES_OUT_FOLLOW_UPS, Delay, Event, FieldTool, FlowRole, FlowTool, NoteTool, Nudge, Readable,
+    ReadableField, SENDS_OPENING, TagTool, Tools, WindowClosing,
 };
 pub use variables::{AddressCheck, SettingsError, VariableFault};
 pub use warning::Warning;

@@ -31,6 +31,8 @@ pub struct Rules {
     pub handoff: Option<HandoffRule>,
     /// Days after which `retention run` deletes; never below `history_days` (DEC-13).
     pub retention_days: Option<u32>,
+    /// Whether a turn whose message does not prove its contact is offered tools (TSET-10); off withholds them (LIM-17).
+    pub unbound_tools: bool,
 }
 
 impl Rules {

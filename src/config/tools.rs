@@ -2,6 +2,12 @@
 
 use crate::domain::Stage;
 
+/// Whether this version carries follow-ups out. Until then `schedule_nudge` is not offered (TSET-6) and `nudge` warns.
+pub const CARRIES_OUT_FOLLOW_UPS: bool = false;
+/// Whether this version sends the opening flow. Until then no contact's opening is spent by a turn on which it was due and
+/// did not go out (FN-OPEN-3), and the role warns.
+pub const SENDS_OPENING: bool = false;
+
 /// All lists of the file; an absent list is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tools {

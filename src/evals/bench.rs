@@ -144,6 +144,7 @@ impl Bench {
             window_from: Timestamp::UNIX_EPOCH,
             may_read: false,
             nudge: case.nudge,
+            follow_ups: crate::config::CARRIES_OUT_FOLLOW_UPS,
             flows: FlowMode::Staged,
             earlier: Vec::new(),
         }

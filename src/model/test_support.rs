@@ -66,6 +66,7 @@ pub fn offer_of(tenant: &Arc<Tenant>, flows: FlowMode) -> Offer {
         window_from: Timestamp::UNIX_EPOCH,
         may_read: true,
         nudge: false,
+        follow_ups: true,
         flows,
         earlier: Vec::new(),
     }
@@ -92,6 +93,7 @@ pub fn rules() -> Rules {
         takeover: None,
         handoff: None,
         retention_days: None,
+        unbound_tools: true,
     }
 }
 

@@ -17,7 +17,15 @@ macro_rules! acted_columns {
             $config,
             "::text is not null then (
          select jsonb_build_object('known', s.known, 'upto', coalesce(s.upto_seq, 0), 'turns',
-           (select coalesce(jsonb_agg(jsonb_build_object('seq', a.seq, 'at', a.created_at, 'actions', a.actions)
+           (select coalesce(jsonb_agg(jsonb_build_object('seq', a.seq, 'at', a.created_at, 'actions', a.actions, 'open',
+                      a.actions @> '[{\"status\": \"staged\"}]' and (
+                        exists (select 1 from rs_actions x where x.turn_id = a.id)
+                        or exists (select 1 from rs_owed o
+                                   where o.conversation_id = c.id and o.payload ->> 'turnId' = a.id::text)
+                        or exists (select 1 from outbox x
+                                   where x.tenant_id = c.tenant_id and x.subscriber_id = c.subscriber_id
+                                     and x.kind = 'reply' and x.status in ('pending', 'delivering')
+                                     and x.payload ->> 'turnId' = a.id::text)))
                                       order by a.seq), '[]')
             from turns a
             where a.conversation_id = c.id and a.role = 'agent' and jsonb_typeof(a.actions) = 'array'
@@ -50,6 +58,9 @@ pub struct ActedTurn {
     pub at: Timestamp,
     /// Its record.
     pub actions: serde_json::Value,
+    /// True when something still holds its staged actions.
+    #[serde(default)]
+    pub open: bool,
 }
 
 /// The column `acted` of a row.

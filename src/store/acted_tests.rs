@@ -54,7 +54,7 @@ fn ids(acted: &Acted) -> Vec<&str> {
     acted.turns.iter().map(|turn| turn.actions[0]["id"].as_str().unwrap()).collect()
 }
 
-/// TSET-8, ARC-34: every agent turn that has acted counts, bound or not, in order; behind a stored summary only the later
+/// TSET-8, LIM-5, ARC-34: every agent turn that has acted counts, bound or not, in order; behind a stored summary only the later
 /// ones; one made by another configuration is void.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_summary_stands_for_the_turns_up_to_it() {
@@ -105,4 +105,27 @@ async fn a_bound_request_stores_its_offering() {
     assert_eq!(named(None, false).await.as_deref(), Some("wheel"));
     fixture.client.execute("update conversations set token_hash = 'known'", &[]).await.unwrap();
     assert_eq!(named(Some("glaze"), true).await.as_deref(), Some("wheel"));
+}
+
+/// ARC-34: staged actions say whether anything still holds them.
+#[tokio::test(flavor = "multi_thread")]
+async fn staged_actions_are_open_while_something_holds_them() {
+    let fixture = Fixture::new().await;
+    let staged = json!([{ "tool": "add_tag", "id": "a", "status": "staged" }]);
+    acted(&fixture, Some(staged), None).await;
+    let open = async || {
+        let found = acted(&fixture, None, None).await;
+        found.turns[0].open
+    };
+    assert!(!open().await, "its reply holds no actions");
+    let sql = "insert into rs_actions (turn_id, conversation_id, tenant_id, process_id, actions)
+               select id, conversation_id, 'test', gen_random_uuid(), '[]' from turns where actions <> '[]'";
+    fixture.client.execute(sql, &[]).await.unwrap();
+    assert!(open().await);
+    fixture.client.execute("delete from rs_actions", &[]).await.unwrap();
+    assert!(!open().await);
+    let sql = "update outbox set payload = payload || jsonb_build_object('turnId', t.id)
+               from turns t where t.actions <> '[]'";
+    fixture.client.execute(sql, &[]).await.unwrap();
+    assert!(open().await, "it waits in the outbox");
 }

@@ -74,7 +74,7 @@ async fn open_rows(fixture: &Fixture) -> i64 {
     fixture.client.query_one("select count(*) from rs_actions", &[]).await.unwrap().get(0)
 }
 
-/// AFTER-2, ARC-46: actions are open when the reply was handed over, not before, and once.
+/// AFTER-2, PERF-4, LIM-1, ARC-46: actions are open when the reply was handed over, not before, and once.
 #[tokio::test(flavor = "multi_thread")]
 async fn actions_are_open_when_their_reply_is_out() {
     let fixture = Fixture::new().await;
@@ -86,7 +86,7 @@ async fn actions_are_open_when_their_reply_is_out() {
     assert_eq!(open_rows(&fixture).await, 1);
 }
 
-/// AFTER-9, GAP-CH-7: a reply that was not handed over takes its actions along into the outbox; they are open when it
+/// AFTER-9, PERF-5, GAP-CH-7: a reply that was not handed over takes its actions along into the outbox; they are open when it
 /// was delivered, and only then.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_queued_reply_takes_its_actions_along() {

@@ -5,8 +5,12 @@ use serde_json::Value;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
+use self::statements::{BEGIN_AFTER, BEGIN_IN_TURN, BEGIN_RECOVERED, IS_BEHIND};
+use super::flight::behind_lock;
 use super::{Database, StoreError};
 use crate::domain::{ConversationId, ProcessId};
+
+mod statements;
 
 /// What became of the attempt `a`, as an entry of the record. Nobody knows of one that was not finished.
 macro_rules! attempted {
@@ -33,53 +37,6 @@ macro_rules! attempts_of {
     };
 }
 pub(super) use attempts_of;
-
-/// Writes the attempt when `held` has a row that is not `outrun`, and claims the opening with it where that is asked for
-/// (FN-OPEN-9).
-macro_rules! begin {
-    ($held:literal) => {
-        concat!(
-            "with held as (",
-            $held,
-            "),
-            opening as (
-              update conversations c set opening_sent_at = now(), updated_at = now()
-              from held where $5 and c.id = held.conversation_id and c.opening_sent_at is null and not held.outrun
-              returning 1),
-            begun as (
-              insert into rs_attempts (turn_id, action, conversation_id, process_id, entry)
-              select $1::uuid, $2::integer, held.conversation_id, $3::uuid, $4::jsonb from held
-              where not held.outrun and (not $5 or exists (select 1 from opening))
-              on conflict (turn_id, action) do nothing
-              returning 1)
-            select exists (select 1 from held) as held, exists (select 1 from begun) as begun,
-                   exists (select 1 from opening) as opened, exists (select 1 from held where outrun) as outrun"
-        )
-    };
-}
-
-/// While the model runs: under the fence of the turn's lane, and as long as the turn is this process's own.
-const BEGIN_IN_TURN: &str = begin!(
-    "select o.conversation_id, false as outrun from rs_owed o
-     where o.turn_id = $1 and o.process_id = $3 and o.status = 'running'
-       and (o.fence is null
-         or exists (select 1 from rs_lanes l where l.conversation_id = o.conversation_id and l.turn_id = o.turn_id
-                      and l.fence = o.fence))"
-);
-
-/// After the reply: as long as the open actions are this process's own.
-const BEGIN_AFTER: &str = begin!(
-    "select x.conversation_id, false as outrun from rs_actions x where x.turn_id = $1 and x.process_id = $3"
-);
-
-/// For recovered actions, which may have waited long: as long as no later turn of the contact has settled, too (ARC-41).
-const BEGIN_RECOVERED: &str = begin!(
-    "select x.conversation_id,
-            exists (select 1 from turns later join turns own on own.id = x.turn_id
-                    where later.conversation_id = x.conversation_id and later.role = 'agent'
-                      and later.seq > own.seq) as outrun
-     from rs_actions x where x.turn_id = $1 and x.process_id = $3"
-);
 
 /// Finishes an attempt, with what an accepted action changes here: a written `link_sent` ends the pending follow-up
 /// (PERF-8), a written offering is the contact's (PERF-7). `$5` and `$6` are set for accepted ones only.
@@ -127,6 +84,21 @@ pub struct Attempt {
     pub entry: Value,
     /// True for the opening flow: its claim is taken with the attempt.
     pub claims_opening: bool,
+    /// True when writing this very attempt down was tried before and nobody knows whether it arrived. Its request was
+    /// not made then, so finding it unfinished is no reason not to make it.
+    pub again: bool,
+    /// For the write of a stage: the stages behind it in the order of the sale. A later turn that has reached one of them
+    /// has gone further (FN-STAGE-5).
+    pub stages_above: Option<Vec<&'static str>>,
+    /// True for a flow that a contact gets once: whoever attempts it first has it (LIM-7, FN-ONCE-1).
+    pub once: bool,
+}
+
+impl Attempt {
+    /// Whether other turns of the contact have a say: then all of them are judged one after the other.
+    const fn concerns_others(&self) -> bool {
+        self.once || self.stages_above.is_some()
+    }
 }
 
 /// Whether the request may be made.
@@ -138,10 +110,18 @@ pub enum Begun {
     Before,
     /// Another turn has claimed the opening.
     OpeningTaken,
-    /// A later turn of the contact has settled: it is not made any more (ARC-41).
-    Outrun,
+    /// A later turn of the contact has settled since its process died: it is not made any more (ARC-41).
+    EndedFirst,
     /// The turn, or its actions, are somebody else's now.
     Superseded,
+    /// Actions of an earlier turn are not all done: theirs come first (STAGE-6).
+    Behind,
+    /// Another turn's write of the same field is under way: try again when it has ended.
+    Busy,
+    /// A later turn of the contact has reached a later stage: never (FN-STAGE-5).
+    Outrun,
+    /// Another turn sends that flow, or has sent it: not once more (FN-ONCE-1).
+    Taken,
 }
 
 /// What became of an attempt.
@@ -161,26 +141,63 @@ pub struct Finish<'attempt> {
 /// When the write may not have arrived: do not make the request.
 pub async fn begin(database: &Database, attempt: &Attempt, under: Under) -> Result<Begun, StoreError> {
     let lease = database.lease().await?;
-    let statement = match under {
-        Under::Turn => BEGIN_IN_TURN,
-        Under::Actions => BEGIN_AFTER,
-        Under::Recovered => BEGIN_RECOVERED,
+    let row = if attempt.concerns_others() {
+        // The lock comes in a statement before: one that waits for it reads what was there before its wait.
+        behind_lock(&lease, attempt.conversation, statement_of(under), &values_of(attempt))
+            .await?
+            .ok_or(StoreError::Unexpected { what: "the beginning of an attempt" })?
+    } else {
+        let statement = lease.prepared(statement_of(under)).await?;
+        lease.client()?.query_one(&statement, &values_of(attempt)).await?
     };
-    let values: &[&(dyn ToSql + Sync)] =
-        &[&attempt.turn, &attempt.action, attempt.process.as_uuid(), &attempt.entry, &attempt.claims_opening];
-    let statement = lease.prepared(statement).await?;
-    let row = lease.client()?.query_one(&statement, values).await?;
     lease.give_back();
     let (held, begun, opened): (bool, bool, bool) =
         (row.try_get("held")?, row.try_get("begun")?, row.try_get("opened")?);
-    let outrun: bool = row.try_get("outrun")?;
-    Ok(match (held, begun) {
-        (_, true) => Begun::Yes,
-        _ if outrun => Begun::Outrun,
-        (false, _) => Begun::Superseded,
-        (true, false) if attempt.claims_opening && !opened => Begun::OpeningTaken,
-        (true, false) => Begun::Before,
+    let kept_back: Option<&str> = row.try_get("kept_back")?;
+    Ok(match (held, begun, kept_back) {
+        (_, true, _) => Begun::Yes,
+        (false, _, _) => Begun::Superseded,
+        (true, false, Some("behind")) => Begun::Behind,
+        (true, false, Some("busy")) => Begun::Busy,
+        (true, false, Some("outrun")) => Begun::Outrun,
+        (true, false, Some("ended")) => Begun::EndedFirst,
+        (true, false, Some(_)) => Begun::Taken,
+        (true, false, None) if attempt.claims_opening && !opened => Begun::OpeningTaken,
+        (true, false, None) => Begun::Before,
     })
+}
+
+const fn statement_of(under: Under) -> &'static str {
+    match under {
+        Under::Turn => BEGIN_IN_TURN,
+        Under::Actions => BEGIN_AFTER,
+        Under::Recovered => BEGIN_RECOVERED,
+    }
+}
+
+fn values_of(attempt: &Attempt) -> [&(dyn ToSql + Sync); 8] {
+    [
+        &attempt.turn,
+        &attempt.action,
+        attempt.process.as_uuid(),
+        &attempt.entry,
+        &attempt.claims_opening,
+        &attempt.again,
+        &attempt.stages_above,
+        &attempt.once,
+    ]
+}
+
+/// Whether actions of an earlier turn of the contact are to be done before those of this agent's row (STAGE-6).
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn is_behind(database: &Database, turn: Uuid) -> Result<bool, StoreError> {
+    let lease = database.lease().await?;
+    let statement = lease.prepared(IS_BEHIND).await?;
+    let row = lease.client()?.query_one(&statement, &[&turn]).await?;
+    lease.give_back();
+    Ok(row.try_get("behind")?)
 }
 
 /// Writes down what became of it.

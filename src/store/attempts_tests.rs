@@ -15,7 +15,137 @@ fn attempt(fixture: &Fixture, turn: TurnId, conversation: ConversationId, action
         process: fixture.process,
         entry: json!({ "tool": "send_flow", "id": "f" }),
         claims_opening: false,
+        again: false,
+        stages_above: None,
+        once: false,
     }
+}
+
+/// The write of `offered` behind the reply of this agent's row.
+fn offered(fixture: &Fixture, row: Uuid, conversation: ConversationId) -> Attempt {
+    Attempt {
+        turn: row,
+        action: 0,
+        conversation,
+        process: fixture.process,
+        entry: json!({ "tool": "set_field", "id": "stage", "value": "offered" }),
+        claims_opening: false,
+        again: false,
+        stages_above: Some(vec!["prepared", "link_sent"]),
+        once: false,
+    }
+}
+
+/// An agent's row with open actions of this process, and with these entries on record.
+async fn acting(fixture: &Fixture, conversation: ConversationId, actions: Value) -> Uuid {
+    let sql = "with agent as (
+                 insert into turns (conversation_id, role, text, outcome, bound, actions)
+                 values ($1, 'agent', 'reply', 'answered_inline', true, $3) returning id)
+               insert into rs_actions (turn_id, conversation_id, tenant_id, process_id, actions)
+               select id, $1, 'test', $2, '[]' from agent returning turn_id";
+    let values: &[&(dyn ToSql + Sync)] = &[conversation.as_uuid(), fixture.process.as_uuid(), &actions];
+    fixture.client.query_one(sql, values).await.unwrap().get(0)
+}
+
+async fn done(fixture: &Fixture, row: Uuid) {
+    fixture.client.execute("delete from rs_actions where turn_id = $1", &[&row]).await.unwrap();
+}
+
+fn stage_entry(value: &str, status: &str) -> Value {
+    json!([{ "tool": "set_field", "id": "stage", "value": value, "status": status }])
+}
+
+/// STAGE-6, FLD-4: the actions of one contact's turns are begun in the order of the turns, whoever performs them; nobody
+/// waits for what has not moved for ten minutes.
+#[tokio::test(flavor = "multi_thread")]
+async fn actions_wait_for_those_of_earlier_turns() {
+    let fixture = Fixture::new().await;
+    let (_, opened) = fixture.opened().await;
+    let first = acting(&fixture, opened.conversation, json!([])).await;
+    let second = acting(&fixture, opened.conversation, json!([])).await;
+    let tag = |row| Attempt { stages_above: None, ..offered(&fixture, row, opened.conversation) };
+    assert_eq!(begin(&fixture.database, &tag(second), Under::Actions).await.unwrap(), Begun::Behind);
+    assert!(is_behind(&fixture.database, second).await.unwrap());
+    assert!(!is_behind(&fixture.database, first).await.unwrap());
+    assert_eq!(begin(&fixture.database, &tag(first), Under::Actions).await.unwrap(), Begun::Yes);
+    fixture
+        .client
+        .execute("update rs_actions set created_at = now() - interval '11 minutes'", &[])
+        .await
+        .unwrap();
+    assert!(!is_behind(&fixture.database, second).await.unwrap());
+    fixture.client.execute("update rs_actions set created_at = now()", &[]).await.unwrap();
+    done(&fixture, first).await;
+    assert_eq!(begin(&fixture.database, &tag(second), Under::Actions).await.unwrap(), Begun::Yes);
+}
+
+/// FN-STAGE-5, FLOW-3: a staged stage never lands behind a later one of a later turn, settled or still running.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stage_is_not_written_when_a_later_turn_went_further() {
+    for (entries, expected) in [
+        (stage_entry("link_sent", "performed"), Begun::Outrun),
+        (stage_entry("link_sent", "failed"), Begun::Yes),
+        (stage_entry("offered", "performed"), Begun::Yes),
+        (stage_entry("nurturing", "performed"), Begun::Yes),
+    ] {
+        let fixture = Fixture::new().await;
+        let (_, opened) = fixture.opened().await;
+        let first = acting(&fixture, opened.conversation, json!([])).await;
+        let second = acting(&fixture, opened.conversation, entries.clone()).await;
+        done(&fixture, second).await;
+        let one = offered(&fixture, first, opened.conversation);
+        assert_eq!(begin(&fixture.database, &one, Under::Actions).await.unwrap(), expected, "{entries}");
+    }
+}
+
+/// FN-STAGE-5: a write of a running turn counts from its end; while it is under way the other one waits, on both sides.
+#[tokio::test(flavor = "multi_thread")]
+async fn writes_of_one_field_are_not_under_way_together() {
+    let fixture = Fixture::new().await;
+    let (turn, opened) = fixture.opened().await;
+    let row = acting(&fixture, opened.conversation, json!([])).await;
+    let entry = json!({ "tool": "set_field", "id": "stage", "value": "link_sent" });
+    let link =
+        Attempt { entry, stages_above: Some(Vec::new()), ..attempt(&fixture, turn, opened.conversation, 1) };
+    let behind = offered(&fixture, row, opened.conversation);
+    assert_eq!(begin(&fixture.database, &behind, Under::Actions).await.unwrap(), Begun::Yes);
+    assert_eq!(begin(&fixture.database, &link, Under::Turn).await.unwrap(), Begun::Busy);
+    finish(&fixture.database, &behind, &Finish::default()).await.unwrap();
+    assert_eq!(begin(&fixture.database, &link, Under::Turn).await.unwrap(), Begun::Yes);
+    let again = Attempt { action: 8, ..behind };
+    assert_eq!(begin(&fixture.database, &again, Under::Actions).await.unwrap(), Begun::Busy);
+    finish(&fixture.database, &link, &Finish::default()).await.unwrap();
+    assert_eq!(begin(&fixture.database, &again, Under::Actions).await.unwrap(), Begun::Outrun);
+}
+
+/// LIM-7, FN-ONCE-1: of two turns of a contact, one sends a flow that goes out once; one that was refused is free again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flow_is_sent_by_one_turn_at_a_time() {
+    let fixture = Fixture::new().await;
+    let (turn, opened) = fixture.opened().await;
+    let beside = TurnId::fresh();
+    let sql = "insert into rs_owed (turn_id, conversation_id, tenant_id, process_id, status, binding, user_turn_ids,
+                                    received_at)
+               values ($1, $2, 'test', $3, 'running', 'unbound', '{}', now())";
+    let values: &[&(dyn ToSql + Sync)] =
+        &[beside.as_uuid(), opened.conversation.as_uuid(), fixture.process.as_uuid()];
+    fixture.client.execute(sql, values).await.unwrap();
+    let once = |turn, action| Attempt { once: true, ..attempt(&fixture, turn, opened.conversation, action) };
+    let (one, two) = (once(turn, 0), once(beside, 0));
+    let (first, second) = tokio::join!(
+        begin(&fixture.database, &one, Under::Turn),
+        begin(&fixture.database, &two, Under::Turn)
+    );
+    let (first, second) = (first.unwrap(), second.unwrap());
+    assert!(
+        matches!((first, second), (Begun::Yes, Begun::Taken) | (Begun::Taken, Begun::Yes)),
+        "{first:?} {second:?}"
+    );
+    let (winner, loser) = if first == Begun::Yes { (one, beside) } else { (two, turn) };
+    finish(&fixture.database, &winner, &Finish { error: Some("refused"), ..Finish::default() })
+        .await
+        .unwrap();
+    assert_eq!(begin(&fixture.database, &once(loser, 8), Under::Turn).await.unwrap(), Begun::Yes);
 }
 
 /// ARC-41, ARC-46a: an attempt is written once, whoever asks.
@@ -56,7 +186,7 @@ async fn the_opening_is_claimed_once() {
     assert_eq!(begin(&fixture.database, &claims(8), Under::Turn).await.unwrap(), Begun::OpeningTaken);
 }
 
-/// PERF-7, PERF-8, FN-OFF-8: what ManyChat accepted changes the contact's own row and ends the follow-up; what it
+/// PERF-7, PERF-8, FLOW-8, FN-OFF-8: what ManyChat accepted changes the contact's own row and ends the follow-up; what it
 /// refused changes nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_accepted_write_is_the_contacts_own() {
@@ -149,7 +279,7 @@ async fn a_recovered_action_is_not_made_behind_a_later_turn() {
     let later =
         "insert into turns (conversation_id, role, text) select id, 'agent', 'later' from conversations";
     fixture.client.execute(later, &[]).await.unwrap();
-    assert_eq!(begun(8, Under::Recovered).await, Begun::Outrun);
+    assert_eq!(begun(8, Under::Recovered).await, Begun::EndedFirst);
     assert_eq!(begun(8, Under::Actions).await, Begun::Yes);
     let foreign = Attempt { process: ProcessId::fresh(), ..of(16) };
     assert_eq!(begin(&fixture.database, &foreign, Under::Recovered).await.unwrap(), Begun::Superseded);

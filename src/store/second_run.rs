@@ -89,8 +89,10 @@ const GIVE_BACK: &str = "
       and not exists (select 1 from rs_owed o where o.turn_id = $1 and o.process_id = $2)";
 
 /// Ends a turn that came too late for any message: the contact is marked and a person is called, nothing is sent.
-const END_SILENTLY: &str = "
-    with contact as (
+/// What the turn has sent, or may have, stays on record as for any turn that is given up, so that it is not offered again
+/// (ARC-41). Nobody has read a word of it, so that row is no part of the history.
+const END_SILENTLY: &str = concat!(
+    "with contact as (
       select c.id from conversations c join rs_owed o on o.conversation_id = c.id
       where o.turn_id = $1 for no key update of c),
     lane as (
@@ -100,11 +102,18 @@ const END_SILENTLY: &str = "
       delete from rs_owed o using contact
       where o.conversation_id = contact.id and o.turn_id = $1 and o.status = 'running' and o.process_id = $2
       returning o.conversation_id, (o.binding <> 'unbound' or not $3) as bound),
+    agent as (
+      insert into turns (conversation_id, role, text, outcome, bound, actions, created_at)
+      select gone.conversation_id, 'agent', '', 'error', false, tried.actions, $4::timestamptz
+      from gone, (select ",
+    attempts_of!("$1"),
+    " as actions) tried where tried.actions is not null),
     marked as (
       update conversations c set escalated_at = now(), updated_at = now()
       from gone where c.id = gone.conversation_id and gone.bound)
     insert into rs_handoffs (conversation_id, turn_id, reason)
-    select conversation_id, $1::uuid, 'low_confidence' from gone where bound";
+    select conversation_id, $1::uuid, 'low_confidence' from gone where bound"
+);
 
 /// Who takes a turn over, and by which measures.
 #[derive(Clone, Debug)]
@@ -268,7 +277,7 @@ fn messages_of(row: &Row) -> Result<Vec<RecordedMessage>, StoreError> {
         .collect()
 }
 
-/// Ends a turn of this process that is too late for any message to the contact (ARC-46).
+/// Ends a turn of this process that is too late for any message to the contact (ARC-46); `now` by the business clock.
 ///
 /// # Errors
 /// When it may still be there.
@@ -277,10 +286,11 @@ pub async fn end_silently(
     turn: TurnId,
     process: ProcessId,
     tokens_enforced: bool,
+    now: Timestamp,
 ) -> Result<(), StoreError> {
     let lease = database.lease().await?;
     let statement = lease.prepared(END_SILENTLY).await?;
-    let values: &[&(dyn ToSql + Sync)] = &[turn.as_uuid(), process.as_uuid(), &tokens_enforced];
+    let values: &[&(dyn ToSql + Sync)] = &[turn.as_uuid(), process.as_uuid(), &tokens_enforced, &now];
     lease.client()?.execute(&statement, values).await?;
     lease.give_back();
     Ok(())

@@ -108,17 +108,44 @@ async fn a_second_death_is_known_and_a_silent_end_calls_a_person() {
     let run = take_over(&bench.database, bench.turn, &second).await.unwrap().unwrap();
     assert!(run.again);
     assert_eq!(run.dead, first.process);
-    end_silently(&bench.database, bench.turn, first.process, true).await.unwrap();
+    end_silently(&bench.database, bench.turn, first.process, true, Timestamp::now()).await.unwrap();
     assert_eq!(
         bench.client.query("select 1 from rs_owed", &[]).await.unwrap().len(),
         1,
         "not its own any more"
     );
-    end_silently(&bench.database, bench.turn, second.process, true).await.unwrap();
+    end_silently(&bench.database, bench.turn, second.process, true, Timestamp::now()).await.unwrap();
     let sql = "select (select count(*) from rs_owed), (select count(*) from rs_handoffs), (select count(*) from outbox),
                       (select turn_id is null from rs_lanes), (select escalated_at is not null from conversations)";
     let row = bench.client.query_one(sql, &[]).await.unwrap();
     assert_eq!((row.get(0), row.get(1), row.get(2), row.get(3), row.get(4)), (0i64, 1i64, 0i64, true, true));
+}
+
+/// ARC-41, FN-ONCE-1: what a turn has sent, or may have, stays on record when it ends without a word; without such there
+/// is nothing to record.
+#[tokio::test]
+async fn a_silent_end_keeps_what_was_sent() {
+    for sent in [false, true] {
+        let bench = Bench::new().await;
+        let taker = bench.taker().await;
+        take_over(&bench.database, bench.turn, &taker).await.unwrap().unwrap();
+        if sent {
+            let sql = format!(
+                "insert into rs_attempts (turn_id, action, conversation_id, process_id, entry)
+                   values ('{0}', 0, '{0}', '{1}', '{{\"tool\": \"send_flow\", \"id\": \"f\"}}')",
+                bench.turn,
+                taker.process.as_uuid()
+            );
+            bench.client.batch_execute(&sql).await.unwrap();
+        }
+        end_silently(&bench.database, bench.turn, taker.process, true, Timestamp::now()).await.unwrap();
+        let sql =
+            "select actions -> 0 ->> 'error', bound from turns where role = 'agent' and outcome = 'error'";
+        let rows = bench.client.query(sql, &[]).await.unwrap();
+        let kept: Vec<(String, bool)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+        let unknown = "outcome unknown: the process ended before ManyChat answered".to_owned();
+        assert_eq!(kept, if sent { vec![(unknown, false)] } else { Vec::new() });
+    }
 }
 
 /// DEC-9, TOK-13: a second run knows the pause as the first did; an unbound turn does not end it.

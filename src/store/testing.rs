@@ -57,4 +57,22 @@ impl ActingTurn {
     pub async fn give_away(&self) {
         self.client.execute("update rs_actions set process_id = gen_random_uuid()", &[]).await.unwrap();
     }
+
+    /// The database refuses the attempt with this number until told otherwise; -1: none.
+    pub async fn refuse_attempt(&self, number: i32) {
+        let sql = format!(
+            "create or replace function refuse_attempt() returns trigger language plpgsql as
+               'begin if new.action = {number} then raise exception ''away''; end if; return new; end';
+             create or replace trigger away before insert on rs_attempts
+               for each row execute function refuse_attempt()"
+        );
+        self.client.batch_execute(&sql).await.unwrap();
+    }
+
+    /// An attempt of the open actions that was written down and not finished.
+    pub async fn write_attempt(&self, number: i32) {
+        let sql = "insert into rs_attempts (turn_id, action, conversation_id, process_id, entry)
+                   select turn_id, $1, conversation_id, process_id, '{}' from rs_actions";
+        self.client.execute(sql, &[&number]).await.unwrap();
+    }
 }

@@ -31,6 +31,7 @@ pub struct Counters(Mutex<Counted>);
 struct Counted {
     calls: BTreeMap<(&'static str, &'static str), u64>,
     took: BTreeMap<&'static str, Duration>,
+    held: Option<Duration>,
 }
 
 /// One line of the counters.
@@ -39,7 +40,7 @@ pub struct Count {
     /// Name of the tool, `turn` for what is counted once a turn.
     pub tool: &'static str,
     /// A status of the record (REC-4); why a call was refused, such as `not_prospect`; `taken_ms` for the milliseconds that
-    /// requests took together.
+    /// requests took together, `held_ms` for those that replies waited for flows.
     pub what: &'static str,
     /// How often, or how many milliseconds.
     pub count: u64,
@@ -47,7 +48,7 @@ pub struct Count {
 
 impl Counters {
     const fn new() -> Self {
-        Self(Mutex::new(Counted { calls: BTreeMap::new(), took: BTreeMap::new() }))
+        Self(Mutex::new(Counted { calls: BTreeMap::new(), took: BTreeMap::new(), held: None }))
     }
 
     /// Counts an entry of a record, once for each status it takes: `staged` when the turn ends, then what became of it.
@@ -62,6 +63,11 @@ impl Counters {
         *self.counted().calls.entry((tool, what)).or_default() += 1;
     }
 
+    /// Counts how long a reply was held for a flow (WAIT-2).
+    pub fn held(&self, time: Duration) {
+        *self.counted().held.get_or_insert_default() += time;
+    }
+
     pub(super) fn took(&self, tool: &'static str, time: Duration) {
         *self.counted().took.entry(tool).or_default() += time;
     }
@@ -71,12 +77,14 @@ impl Counters {
     pub fn report(&self) -> Vec<Count> {
         let counted = self.counted();
         let calls = counted.calls.iter().map(|((tool, what), count)| Count { tool, what, count: *count });
-        let took = counted.took.iter().map(|(tool, time)| Count {
+        let time = |tool, what, time: Duration| Count {
             tool,
-            what: "taken_ms",
+            what,
             count: u64::try_from(time.as_millis()).unwrap_or(u64::MAX),
-        });
-        calls.chain(took).collect()
+        };
+        let took = counted.took.iter().map(|(tool, taken)| time(tool, "taken_ms", *taken));
+        let held = counted.held.map(|held| time("turn", "held_ms", held));
+        calls.chain(took).chain(held).collect()
     }
 
     fn counted(&self) -> std::sync::MutexGuard<'_, Counted> {
@@ -108,6 +116,8 @@ mod tests {
         counters.entry(&link.entry(Status::Failed, None));
         counters.entry(&Entry { tool: "made up".to_owned(), ..link.entry(Status::Staged, None) });
         counters.took("send_flow", Duration::from_millis(40));
+        counters.held(Duration::from_secs(2));
+        counters.held(Duration::from_millis(500));
         let lines = counters.report();
         let lines: Vec<_> = lines.iter().map(|line| (line.tool, line.what, line.count)).collect();
         assert_eq!(
@@ -118,6 +128,7 @@ mod tests {
                 ("send_flow", "failed", 1),
                 ("send_flow", "performed", 1),
                 ("send_flow", "taken_ms", 40),
+                ("turn", "held_ms", 2500),
             ]
         );
     }

@@ -41,6 +41,9 @@ fn an_empty_configuration_offers_nothing() {
     assert!(shown(at_call(Tools::default(), Known::default())).is_empty());
     let nudge = Tools { nudge: shop().nudge, ..Tools::default() };
     assert_eq!(names(at_call(nudge, Known::default())), ["schedule_nudge"]);
+    let nudge = Tools { nudge: shop().nudge, ..Tools::default() };
+    let not_yet = Offer { follow_ups: false, ..at_call(nudge, Known::default()) };
+    assert!(shown(not_yet).is_empty(), "TSET-6: what nobody carries out is not offered");
     let flows = Tools { flows: plain_shop().flows, ..Tools::default() };
     assert_eq!(names(at_call(flows, Known::default())), ["send_flow"], "TSET-2: flows leave nothing to read");
 }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::record::{OUTCOME_UNKNOWN, Status};
-use crate::config::{FieldTool, Tools};
+use crate::config::{FieldTool, SENDS_OPENING, Tools};
 use crate::domain::{Intent, Stage};
 
 /// What is known of the contact's earlier actions (TSET-8, ARC-34). Stored as the summary of the conversation.
@@ -57,9 +57,11 @@ impl Known {
     fn fold_write(&mut self, tools: &Tools, id: &str, value: &str, entry: &Value) {
         let is = |field: Option<&FieldTool>| field.is_some_and(|field| field.id == id);
         let intent: Option<Intent> = is(tools.intent_field()).then(|| value.parse().ok()).flatten();
-        // A write that was only tried spends the opening as well; one past the cap does not (FN-OPEN-3).
-        self.opening_spent |=
-            intent == Some(Intent::Prospect) && status(entry) != Some(Status::DroppedOverCap.as_str());
+        // A write that was only tried spends the opening as well; one past the cap does not (FN-OPEN-3). Where nothing sends
+        // openings the write cannot have brought one, so it spends none.
+        self.opening_spent |= SENDS_OPENING
+            && intent == Some(Intent::Prospect)
+            && status(entry) != Some(Status::DroppedOverCap.as_str());
         if !performed(entry) {
             return;
         }
@@ -130,7 +132,7 @@ mod tests {
         assert_eq!(known.offering.as_deref(), Some("wheel"));
     }
 
-    /// TSET-3, FN-ONCE-1, FN-ONCE-3, FN-ONCE-4, FN-ACC-16: performed flows count from their last turn on, an edge
+    /// TSET-3, FLOW-11, FN-ONCE-1, FN-ONCE-3, FN-ONCE-4, FN-ACC-16: performed flows count from their last turn on, an edge
     /// included.
     #[test]
     fn sent_flows_count_inside_the_window() {
@@ -159,11 +161,12 @@ mod tests {
         assert_eq!(known.stage, None);
     }
 
-    /// FN-OPEN-3: what spends the opening.
+    /// FN-OPEN-3: what spends the opening; a write by a version that sends none spends none.
     #[test]
     fn a_tried_opening_or_prospect_write_spends_the_opening() {
         for status in ["performed", "failed", "discarded", "staged", "dead_lettered"] {
-            assert!(folded(&[json!([write("purpose", "prospect", status)])]).opening_spent, "{status}");
+            let written = folded(&[json!([write("purpose", "prospect", status)])]);
+            assert_eq!(written.opening_spent, SENDS_OPENING, "{status}");
             let opening =
                 json!([{"tool": "send_flow", "id": "hello_card", "status": status, "origin": "opening"}]);
             assert!(folded(&[opening]).opening_spent, "{status}");

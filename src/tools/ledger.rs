@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::action::Action;
 use super::counters::COUNTERS;
-use super::limits::MOST_ACTIONS;
+use super::limits::{MOST_ACTIONS, MOST_DROPPED};
 use super::reach::ActionNumber;
 use super::record::{Entry, Status};
 use super::sending::Sending;
@@ -116,9 +116,10 @@ impl Ledger {
         number
     }
 
-    /// Remembers, once, what found no slot (STAGE-4).
+    /// Remembers, once, what found no slot (STAGE-4), and no more than a record can bear: a model in a loop can ask for
+    /// ever new notes.
     pub(super) fn drop_one(&mut self, action: Action) {
-        if !self.dropped.iter().any(|known| known.repeats(&action)) {
+        if self.dropped.len() < MOST_DROPPED && !self.dropped.iter().any(|known| known.repeats(&action)) {
             self.dropped.push(action);
         }
     }

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// Actions of one turn, staged and sent together; follow-ons do not count (STAGE-3).
 pub const MOST_ACTIONS: usize = 8;
+/// Actions over that limit that a turn remembers; what comes after them leaves no entry.
+pub(super) const MOST_DROPPED: usize = 32;
 /// Contact reads of one turn, failed ones counted (READ-7).
 pub const MOST_READS: u8 = 2;
 /// How long one read may take, from the call (READ-6).

@@ -39,7 +39,7 @@ impl Menu {
             start: Standing::at_start(tools, known.stage, known.intent, offering),
             unsent: tools.flows.iter().filter(unsent).map(|flow| flow.id.clone()).collect(),
             reads: offer.may_read && sends_at_call && !offer.nudge && is_worth_reading(tools),
-            nudges: !offer.nudge && tools.nudge.is_some(),
+            nudges: offer.follow_ups && !offer.nudge && tools.nudge.is_some(),
             sends_at_call,
             tenant,
         }

@@ -69,7 +69,7 @@ mod tests {
 
     use super::*;
 
-    /// NOTE-2, NOTE-4: the documented examples.
+    /// NOTE-2 to NOTE-4: the documented examples.
     #[test]
     fn notes_are_cleaned_as_documented() {
         let ring = "Ring +1 555 010 3388, or mia@studio.example, or www.studio.example/a";

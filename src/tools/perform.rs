@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
@@ -12,29 +12,29 @@ use tracing::Instrument;
 use uuid::Uuid;
 
 use super::action::{Action, FlowOrigin};
+use super::counters::COUNTERS;
+use super::failure::{Failure, cut, failure_of};
 use super::limits::READ_LIMIT;
 use super::reach::{ActionNumber, Reach, ReadFailure};
-use super::record::{Entry, OUTCOME_UNKNOWN, Status};
+use super::record::{Entry, Status};
 use crate::domain::{ContactText, ConversationId, ProcessId, Stage, SubscriberId, TurnId};
 use crate::manychat::{self, ContactInfo, Gate, LostBy, ManyChatError, Priority};
 use crate::store::actions::OpenActions;
 use crate::store::attempts::{self, Attempt, Begun, Finish, Under};
 use crate::store::{Database, StoreError};
 use crate::telemetry::crash_points::{self, Point};
-use crate::telemetry::scrub_text;
 
 /// How long writing an attempt down may take, before its request and after it.
 const WRITE_LIMIT: Duration = Duration::from_secs(5);
+/// How long a write of a running turn waits for an earlier turn's, and how often it looks: a little longer than a request.
+const BUSY_LIMIT: Duration = Duration::from_secs(13);
+const BUSY_PAUSE: Duration = Duration::from_millis(250);
 /// Most requests of one action: itself and what hangs on it (PERF-3). An attempt's number is that of its action times this.
 const PER_ACTION: i32 = 8;
 /// Numbers of a second run begin here: it may take other actions on than the first, whose attempts stay (ARC-46).
 const SECOND_RUN: i32 = 4096;
-/// Longest recorded error, in UTF-16 units (PERF-10).
-const LONGEST_ERROR: usize = 200;
 /// Why an action is not performed any more when a later turn has settled (ARC-41).
 const ENDED_FIRST: &str = "process ended first";
-/// What stands for a note and for the contact's id in an error.
-const HIDDEN: &str = "[removed]";
 
 /// Performs actions; cheap to clone.
 #[derive(Clone)]
@@ -58,6 +58,8 @@ pub struct TurnPlace {
     pub process: ProcessId,
     /// True when a dead process had begun it.
     pub second_run: bool,
+    /// Ids of the flows that a contact gets once (FN-ONCE-1).
+    pub once: Vec<String>,
 }
 
 /// Why performing has stopped before the end.
@@ -67,6 +69,19 @@ pub enum Stopped {
     Superseded,
     /// Nothing may be asked of ManyChat, or of the database, at the moment: go on in a while.
     NotNow,
+    /// Actions of an earlier turn of the contact come first: go on when they are done (STAGE-6).
+    Behind,
+}
+
+/// How far the actions behind a reply have come.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// The outcomes so far, one list for each action.
+    pub groups: Vec<Vec<Entry>>,
+    /// What was done of the next action, when it stopped in between.
+    partial: Vec<Entry>,
+    /// The attempt that was perhaps written down, and whose request was not made.
+    doubtful: Option<i32>,
 }
 
 /// Where and for whom an attempt is made.
@@ -77,6 +92,7 @@ struct Place {
     subscriber: SubscriberId,
     process: ProcessId,
     under: Under,
+    once: Arc<[String]>,
 }
 
 /// What one attempt came to.
@@ -97,33 +113,35 @@ impl Performer {
             subscriber: turn.subscriber,
             process: turn.process,
             under: Under::Turn,
+            once: turn.once.into(),
         };
         let first = if turn.second_run { SECOND_RUN } else { 0 };
         Arc::new(ContactReach { performer: self.clone(), place, first, sends: Mutex::default() })
     }
 
     /// Performs the actions behind a reply in order, one attempt each, a failure stopping nothing but what hangs on it
-    /// (PERF-2, PERF-3). What a dead process has attempted keeps its outcome (ARC-41). `groups` are the outcomes so far, one
-    /// list for each action; it is complete when this returns.
+    /// (PERF-2, PERF-3). What a dead process has attempted keeps its outcome (ARC-41). `progress` is complete when this
+    /// returns.
     ///
     /// # Errors
-    /// Why it stopped; call again with the same groups after [`Stopped::NotNow`].
-    pub async fn perform(&self, open: &OpenActions, groups: &mut Vec<Vec<Entry>>) -> Result<(), Stopped> {
+    /// Why it stopped; call again with the same progress after [`Stopped::NotNow`] and [`Stopped::Behind`].
+    pub async fn perform(&self, open: &OpenActions, progress: &mut Progress) -> Result<(), Stopped> {
         let place = Place {
             turn: open.turn,
             conversation: open.conversation,
             subscriber: open.subscriber.clone(),
             process: open.process,
             under: if open.recovered { Under::Recovered } else { Under::Actions },
+            once: Arc::default(),
         };
         let actions = open.actions.expose().as_array().map_or(&[][..], Vec::as_slice);
-        for (index, value) in actions.iter().enumerate().skip(groups.len()) {
+        for (index, value) in actions.iter().enumerate().skip(progress.groups.len()) {
             let number = i32::try_from(index).unwrap_or(i32::MAX / PER_ACTION);
             let group = match serde_json::from_value::<Action>(value.clone()) {
-                Ok(action) => self.staged(&place, open, number, &action).await?,
+                Ok(action) => self.staged(&place, open, number, &action, progress).await?,
                 Err(_) => vec![unreadable(value)],
             };
-            groups.push(group);
+            progress.groups.push(group);
         }
         Ok(())
     }
@@ -134,10 +152,13 @@ impl Performer {
         open: &OpenActions,
         number: i32,
         action: &Action,
+        progress: &mut Progress,
     ) -> Result<Vec<Entry>, Stopped> {
-        let of_this = open.attempted.iter().filter(|(attempt, _)| attempt / PER_ACTION == number);
-        let mut entries: Vec<Entry> =
-            of_this.filter_map(|(_, entry)| serde_json::from_value(entry.clone()).ok()).collect();
+        let mut entries = std::mem::take(&mut progress.partial);
+        if entries.is_empty() {
+            let of_this = open.attempted.iter().filter(|(attempt, _)| attempt / PER_ACTION == number);
+            entries.extend(of_this.filter_map(|(_, entry)| serde_json::from_value(entry.clone()).ok()));
+        }
         let chain = std::iter::successors(Some(action), |action| action.follow_on());
         for (depth, action) in (0..PER_ACTION).zip(chain) {
             if entries.len() > usize::try_from(depth).unwrap_or(0) {
@@ -150,10 +171,19 @@ impl Performer {
                 entries.push(failed(action, ENDED_FIRST));
                 break;
             }
-            match self.once(place, number * PER_ACTION + depth, action, Priority::Background).await {
+            let number = number * PER_ACTION + depth;
+            let attempt = Attempt {
+                again: progress.doubtful.take() == Some(number),
+                ..attempt_of(place, number, action)
+            };
+            match self.once(place, &attempt, action, Priority::Background).await {
                 Tried::Entry(entry) => entries.push(entry),
                 Tried::Nothing => break,
-                Tried::Stopped(why, _) => return Err(why),
+                Tried::Stopped(why, _) => {
+                    progress.partial = entries;
+                    progress.doubtful = (attempt.again || why == Stopped::NotNow).then_some(number);
+                    return Err(why);
+                }
             }
         }
         Ok(entries)
@@ -164,7 +194,7 @@ impl Performer {
         let mut entries = Vec::new();
         let chain = std::iter::successors(Some(action), |action| action.follow_on());
         for (depth, action) in (0..PER_ACTION).zip(chain) {
-            match self.once(place, first + depth, action, Priority::InRequest).await {
+            match self.in_turn(place, first + depth, action).await {
                 Tried::Entry(entry) => entries.push(entry),
                 Tried::Stopped(_, entry) => {
                     report(place, &entry);
@@ -179,40 +209,43 @@ impl Performer {
         entries
     }
 
+    /// One attempt while the model runs. It waits for a write of the same field by an earlier turn (FN-STAGE-5).
+    async fn in_turn(&self, place: &Place, number: i32, action: &Action) -> Tried {
+        let attempt = attempt_of(place, number, action);
+        let until = Instant::now() + BUSY_LIMIT;
+        loop {
+            match self.once(place, &attempt, action, Priority::InRequest).await {
+                Tried::Stopped(Stopped::Behind, _) if Instant::now() < until => {
+                    tokio::time::sleep(BUSY_PAUSE).await;
+                }
+                tried => return tried,
+            }
+        }
+    }
+
     /// One attempt of one action.
-    async fn once(&self, place: &Place, number: i32, action: &Action, priority: Priority) -> Tried {
-        let attempt = Attempt {
-            turn: place.turn,
-            action: number,
-            conversation: place.conversation,
-            process: place.process,
-            entry: attempted_form(action),
-            claims_opening: is_opening(action),
-        };
+    async fn once(&self, place: &Place, attempt: &Attempt, action: &Action, priority: Priority) -> Tried {
         let (begun, result) = match request_of(action) {
             Some(request) => {
                 let told = Arc::new(Mutex::new(None));
                 let gate =
                     Gate::new(begin(self.database.clone(), attempt.clone(), place.under, Arc::clone(&told)));
+                let asked = Instant::now();
                 let result = self.manychat.perform_through(&place.subscriber, request, priority, gate).await;
+                if place.under != Under::Turn {
+                    COUNTERS.took(action.tool(), asked.elapsed());
+                }
                 let begun = told.lock().unwrap_or_else(PoisonError::into_inner).take();
                 (begun, result.map_err(|error| failure_of(&error, action, &place.subscriber)))
             }
-            None => self.write_here(&attempt, place.under, action).await,
+            None => self.write_here(attempt, place.under, action).await,
         };
         if result.is_ok() && matches!(action, Action::SendFlow { .. }) && place.under == Under::Turn {
             crash_points::passed(Point::FlowAccepted);
         }
         match begun {
-            Some(Ok(Begun::Yes)) => self.finished(place, &attempt, action, result).await,
-            Some(Ok(Begun::Before)) => {
-                Tried::Entry(failed(action, "outcome unknown: it was attempted before"))
-            }
-            Some(Ok(Begun::OpeningTaken)) => Tried::Nothing,
-            Some(Ok(Begun::Outrun)) => Tried::Entry(failed(action, ENDED_FIRST)),
-            Some(Ok(Begun::Superseded)) => {
-                Tried::Stopped(Stopped::Superseded, failed(action, "not attempted: the turn was superseded"))
-            }
+            Some(Ok(Begun::Yes)) => self.finished(place, attempt, action, result).await,
+            Some(Ok(begun)) => not_begun(begun, action),
             Some(Err(error)) => {
                 let entry = failed(action, "not attempted: the database did not answer");
                 tracing::warn!(conversation = %place.conversation, err = %error, "attempt of an action not recorded");
@@ -271,6 +304,45 @@ impl Performer {
     }
 }
 
+fn attempt_of(place: &Place, number: i32, action: &Action) -> Attempt {
+    Attempt {
+        turn: place.turn,
+        action: number,
+        conversation: place.conversation,
+        process: place.process,
+        entry: attempted_form(action),
+        claims_opening: is_opening(action),
+        again: false,
+        stages_above: stages_above(action),
+        once: matches!(action, Action::SendFlow { id, .. } if place.once.contains(id)),
+    }
+}
+
+/// The stages behind the one it writes; `None` for what writes none.
+fn stages_above(action: &Action) -> Option<Vec<&'static str>> {
+    let Action::SetField { value, .. } = action else { return None };
+    let stage: Stage = value.parse().ok()?;
+    Some(Stage::ALL.iter().filter(|later| **later > stage).map(|later| later.as_str()).collect())
+}
+
+/// Why the request was not made.
+fn not_begun(begun: Begun, action: &Action) -> Tried {
+    let stopped = |why, error| Tried::Stopped(why, failed(action, error));
+    match begun {
+        Begun::OpeningTaken => Tried::Nothing,
+        Begun::Superseded => stopped(Stopped::Superseded, "not attempted: the turn was superseded"),
+        Begun::Behind | Begun::Busy => {
+            stopped(Stopped::Behind, "not attempted: an earlier write is under way")
+        }
+        Begun::Outrun => Tried::Entry(failed(action, "a later turn went further")),
+        Begun::EndedFirst => Tried::Entry(failed(action, ENDED_FIRST)),
+        Begun::Taken => Tried::Entry(failed(action, "not attempted: another turn sends it")),
+        Begun::Before | Begun::Yes => {
+            Tried::Entry(failed(action, "outcome unknown: it was attempted before"))
+        }
+    }
+}
+
 /// What became of writing an attempt down, for whoever asked for the request behind it.
 type BegunCell = Arc<Mutex<Option<Result<Begun, StoreError>>>>;
 
@@ -316,41 +388,6 @@ fn offering_of(action: &Action) -> Option<&str> {
         Action::SetField { value, offering: true, .. } => Some(value),
         _ => None,
     }
-}
-
-/// Why an attempt failed, cleaned.
-struct Failure {
-    text: String,
-}
-
-/// An error as the record and the log may hold it: without the note, without the contact's id, without shapes of personal
-/// data, at most 200 characters. One after which ManyChat may have acted says so (PERF-10, ARC-41).
-fn failure_of(error: &ManyChatError, action: &Action, contact: &SubscriberId) -> Failure {
-    let mut text = error.to_string();
-    if let Action::WriteNote { text: note, .. } = action {
-        text = without(&text, note.expose());
-    }
-    text = without(&text, contact.expose());
-    let text = scrub_text(&text);
-    Failure {
-        text: if error.may_have_acted() { cut(&format!("{OUTCOME_UNKNOWN}: {text}")) } else { cut(&text) },
-    }
-}
-
-fn without(text: &str, part: &str) -> String {
-    if part.is_empty() { text.to_owned() } else { text.replace(part, HIDDEN) }
-}
-
-/// At most 200 UTF-16 units, never half a character.
-fn cut(text: &str) -> String {
-    let mut left = LONGEST_ERROR;
-    text.chars()
-        .take_while(|letter| {
-            let fits = letter.len_utf16() <= left;
-            left = left.saturating_sub(letter.len_utf16());
-            fits
-        })
-        .collect()
 }
 
 fn failed(action: &Action, error: &str) -> Entry {

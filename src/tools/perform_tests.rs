@@ -36,6 +36,7 @@ impl Bench {
             subscriber: SubscriberId::stored(CONTACT),
             process: self.acting.process,
             second_run,
+            once: vec!["a".to_owned()],
         })
     }
 
@@ -53,9 +54,9 @@ impl Bench {
     }
 
     async fn perform(&self, open: &OpenActions) -> Vec<Vec<(String, Status)>> {
-        let mut groups = Vec::new();
-        self.performer.perform(open, &mut groups).await.unwrap();
-        groups.iter().map(|group| group.iter().map(short).collect()).collect()
+        let mut progress = Progress::default();
+        self.performer.perform(open, &mut progress).await.unwrap();
+        progress.groups.iter().map(|group| group.iter().map(short).collect()).collect()
     }
 
     fn made(&self) -> Vec<String> {
@@ -184,7 +185,7 @@ async fn a_second_run_counts_anew() {
     assert_eq!(bench.made(), ["flow-a", "flow-b"]);
 }
 
-/// ARC-41, LIM-3: after a time-out, a 5xx or garbage nobody knows; after a refusal everybody does.
+/// FLOW-6, ARC-41, LIM-3: after a time-out, a 5xx or garbage nobody knows; after a refusal everybody does.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_outcome_that_nobody_knows_says_so() {
     let bench = Bench::new(refuses("flow-a", 503)).await;
@@ -254,9 +255,9 @@ async fn what_was_outrun_is_not_performed() {
     let bench = Bench::new(accepts()).await;
     let mut open = bench.open(json!([{ "tool": "add_tag", "id": "a", "tag": "tag-a" }]));
     open.outrun = true;
-    let mut groups = Vec::new();
-    bench.performer.perform(&open, &mut groups).await.unwrap();
-    assert_eq!(groups[0][0].error.as_deref(), Some("process ended first"));
+    let mut progress = Progress::default();
+    bench.performer.perform(&open, &mut progress).await.unwrap();
+    assert_eq!(progress.groups[0][0].error.as_deref(), Some("process ended first"));
     assert!(bench.made().is_empty());
 }
 
@@ -266,9 +267,48 @@ async fn actions_of_others_are_left_alone() {
     let bench = Bench::new(accepts()).await;
     let open = bench.open(json!([{ "tool": "add_tag", "id": "a", "tag": "tag-a" }]));
     bench.acting.give_away().await;
-    let mut groups = Vec::new();
-    assert_eq!(bench.performer.perform(&open, &mut groups).await, Err(Stopped::Superseded));
-    assert!(groups.is_empty() && bench.made().is_empty());
+    let mut progress = Progress::default();
+    assert_eq!(bench.performer.perform(&open, &mut progress).await, Err(Stopped::Superseded));
+    assert!(progress.groups.is_empty() && bench.made().is_empty());
+}
+
+/// PERF-3, ARC-41: a database that is away in the middle of a chain costs none of it: what was done stays, the rest goes
+/// on where it stopped.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chain_goes_on_where_the_database_was_away() {
+    let bench = Bench::new(accepts()).await;
+    let open = bench.open(json!([{
+        "tool": "set_field", "id": "stage", "field": "f", "value": "offered",
+        "followOn": { "tool": "send_event", "id": "event", "flowNs": "flow-event" },
+    }]));
+    bench.acting.refuse_attempt(1).await;
+    let mut progress = Progress::default();
+    for _ in 0..2 {
+        assert_eq!(bench.performer.perform(&open, &mut progress).await, Err(Stopped::NotNow));
+    }
+    bench.acting.refuse_attempt(-1).await;
+    bench.performer.perform(&open, &mut progress).await.unwrap();
+    let ended: Vec<_> = progress.groups[0].iter().map(short).collect();
+    assert_eq!(ended, ["stage", "event"].map(|id| (id.to_owned(), Status::Performed)));
+    assert_eq!(bench.made(), ["f=offered", "flow-event"]);
+}
+
+/// ARC-46a: an attempt of which nobody knows whether it was written down, and whose request was not made, is made.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_attempt_in_doubt_is_made_when_the_database_answers() {
+    let bench = Bench::new(accepts()).await;
+    let open = bench.open(json!([{ "tool": "add_tag", "id": "a", "tag": "tag-a" }]));
+    bench.acting.refuse_attempt(0).await;
+    let mut progress = Progress::default();
+    assert_eq!(bench.performer.perform(&open, &mut progress).await, Err(Stopped::NotNow));
+    bench.acting.refuse_attempt(-1).await;
+    bench.acting.write_attempt(0).await;
+    bench.performer.perform(&open, &mut progress).await.unwrap();
+    assert_eq!(
+        progress.groups[0].iter().map(short).collect::<Vec<_>>(),
+        [("a".to_owned(), Status::Performed)]
+    );
+    assert_eq!(bench.made(), ["tag-a"]);
 }
 
 /// PERF-10, NOTE-6: an error holds neither the note nor the contact's id nor shapes of personal data, and is cut to 200
@@ -284,6 +324,30 @@ fn an_error_is_cleaned_and_cut() {
     assert_eq!(cut(&"x".repeat(300)).len(), 200);
     assert_eq!(cut(&format!("{}🦀🦀", "x".repeat(199))).chars().count(), 199);
     assert_eq!(cut(&format!("{}🦀🦀", "x".repeat(198))).encode_utf16().count(), 200);
+}
+
+/// 08/REC-3: an error that repeats ManyChat's names keeps none of them, in whatever letters.
+#[test]
+fn an_error_names_nothing_of_manychat() {
+    let contact = SubscriberId::stored("1");
+    let text = |action: Value| {
+        let action: Action = serde_json::from_value(action).unwrap();
+        failure_of(&refusal(404), &action, &contact).text.to_lowercase()
+    };
+    let other = json!({ "tool": "add_tag", "id": "x", "tag": "other" });
+    assert!(text(other).starts_with("manychat refused"), "the word stands in every refusal");
+    for action in [
+        json!({ "tool": "send_flow", "id": "x", "flowNs": "refused" }),
+        json!({ "tool": "add_tag", "id": "x", "tag": "Refused" }),
+        json!({ "tool": "remove_tag", "id": "x", "tag": "refused" }),
+        json!({ "tool": "set_field", "id": "x", "field": "REFUSED", "value": "v" }),
+        json!({ "tool": "write_note", "id": "x", "field": "refused", "text": "n", "onEscalation": false }),
+        json!({ "tool": "send_event", "id": "x", "flowNs": "refused" }),
+    ] {
+        assert!(!text(action.clone()).contains("refused"), "{action}");
+    }
+    let pattern = json!({ "tool": "add_tag", "id": "x", "tag": "ref.sed" });
+    assert!(text(pattern).contains("refused"), "a name is no pattern");
 }
 
 /// READ-6: a class of ours, and whether it took too long.

@@ -15,7 +15,7 @@ fn entry(tool: &str, id: &str, status: Status) -> Entry {
 
 const RECORD: &str = r#"[{"tool":"add_tag", "id":"a","status":"staged"},{"status":"performed","tool":"plugin","id":"b","x":1.50},{"tool":"set_field","id":"c","value":"v","status":"staged","strange":[1]},17]"#;
 
-/// REC-2: the keys that are present, and no others.
+/// 08/REC-2, 08/REC-4: the keys that are present, and no others.
 #[test]
 fn an_entry_has_the_documented_keys() {
     let note = Entry { length: Some(61), ..entry("write_note", "handover", Status::Staged) };

@@ -128,6 +128,7 @@ pub(super) fn offer(tools: Tools, known: Known, flows: FlowMode) -> Offer {
         window_from: Timestamp::from_second(1_000_000).unwrap(),
         may_read: true,
         nudge: false,
+        follow_ups: true,
         flows,
         earlier: Vec::new(),
     }

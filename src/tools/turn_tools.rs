@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use jiff::Timestamp;
@@ -65,6 +65,8 @@ pub struct Offer {
     pub may_read: bool,
     /// True for a turn the service started (TSET-11).
     pub nudge: bool,
+    /// True where follow-ups that are planned go out; otherwise none can be planned (TSET-6).
+    pub follow_ups: bool,
     /// Whether flows go out at the call.
     pub flows: FlowMode,
     /// What a first run of this turn, which a dead process began, has sent: the entries as they ended, in order. They
@@ -226,13 +228,18 @@ impl TurnTools {
     /// Ends the turn's tools: no further request begins, the one in flight is waited for, at most half a minute (FLOW-7,
     /// LIM-8); then says what is to be recorded and what to be performed. Asked again it says the same.
     pub async fn finish(&self, ending: Ending) -> Finished {
+        self.finish_within(ending, IN_FLIGHT_LIMIT).await
+    }
+
+    /// As [`Self::finish`], waiting no longer than `limit`, which may be shorter (ARC-45).
+    pub async fn finish_within(&self, ending: Ending, limit: Duration) -> Finished {
         self.ended.store(true, Ordering::Release);
         if let Some(sender) = &self.sender {
             sender.close();
         }
         let open = self.ledger().open_sends();
         // What has not answered by then is recorded as not known.
-        let _ = tokio::time::timeout(IN_FLIGHT_LIMIT, join_all(open)).await;
+        let _ = tokio::time::timeout(limit.min(IN_FLIGHT_LIMIT), join_all(open)).await;
         let finished = finish(&self.ledger(), ending, !self.definitions.is_empty());
         if !self.reported.swap(true, Ordering::Relaxed) {
             self.count(&finished);

@@ -22,7 +22,7 @@ async fn a_note_is_cleaned_before_it_is_staged() {
     assert_eq!(finished.staged.len(), 1, "STAGE-2: both are the same once cleaned");
 }
 
-/// 08 section 8, DISC-1 to DISC-3, acceptance 15 and 24
+/// 08 section 8, NOTE-7, DISC-1 to DISC-3, acceptance 15 and 24
 #[tokio::test]
 async fn each_ending_keeps_what_it_may() {
     for (ending, kept, goal, handover) in [
@@ -60,7 +60,7 @@ async fn a_turn_without_actions_records_nothing_or_an_empty_list() {
     assert!(matches!(none.call_all(vec![send("x")]).await[..], [CallResult::Invalid(_)]));
 }
 
-/// FLOW-5, FLOW-7, FLOW-9, acceptance 16 and 17: an abort stops nothing that began, starts nothing new, and the real
+/// STAGE-1, FLOW-5, FLOW-7, FLOW-9, LIM-8, acceptance 16 and 17: an abort stops nothing that began, starts nothing new, and the real
 /// outcome is recorded.
 #[tokio::test]
 async fn an_abort_waits_for_the_request_in_flight() {

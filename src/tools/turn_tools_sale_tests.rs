@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// FN-STAGE-4 to FN-STAGE-7, FN-STAGE-12, FN-ACC-1 to FN-ACC-3: only forward, equal allowed.
+/// STAGE-7, FN-STAGE-4 to FN-STAGE-7, FN-STAGE-12, FN-ACC-1 to FN-ACC-3: only forward, equal allowed.
 #[tokio::test]
 async fn a_stage_moves_only_forward() {
     let tools = turn(&World::new(), Some(Stage::Qualifying));
@@ -147,7 +147,7 @@ async fn a_link_without_a_funnel_is_an_ordinary_flow() {
     assert_eq!(world.asked(), ["ns_pay_page"]);
 }
 
-/// FN-TIED-1 to FN-TIED-7, FN-ACC-27 to FN-ACC-30: the flow of a stage goes out with the move.
+/// FLD-2, SEND-6, FN-TIED-1 to FN-TIED-7, FN-ACC-27 to FN-ACC-30: the flow of a stage goes out with the move.
 #[tokio::test]
 async fn a_stage_brings_its_flow() {
     let world = World::new();
@@ -201,7 +201,7 @@ async fn a_stage_brings_no_flow_that_does_not_fit() {
     assert_eq!(one(&other, set("sale_stage", "nurturing")).await, plain);
 }
 
-/// FLD-3, FN-OFF-10 to FN-OFF-13, FN-ACC-38, FN-ACC-39: the offering opens its flows, until it is locked.
+/// FLD-3, SEND-2, FN-OFF-10 to FN-OFF-13, FN-ACC-38, FN-ACC-39: the offering opens its flows, until it is locked.
 #[tokio::test]
 async fn recording_the_offering_opens_its_flows() {
     let tools = turn(&World::new(), None);

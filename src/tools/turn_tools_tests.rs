@@ -65,7 +65,7 @@ async fn calls_that_do_not_fit_stage_nothing() {
     assert_eq!(tools.finish(Ending::Answered).await.record, Some(Vec::new()));
 }
 
-/// 08 section 3: a key that no schema names is ignored.
+/// 08 section 3, TSET-12: a key that no schema names is ignored, a contact's too.
 #[tokio::test]
 async fn further_keys_are_ignored() {
     let tools = turn(&World::new(), None);
@@ -211,7 +211,17 @@ async fn a_repeated_flow_gets_the_first_outcome() {
     }
 }
 
-/// STAGE-3, acceptance 9: a flow takes a slot; one too many says why and is recorded once by its id.
+/// STAGE-4: what is over the limit is remembered, and a model in a loop cannot make the record grow without end.
+#[tokio::test]
+async fn what_is_dropped_is_bounded() {
+    let tools = turn(&World::new(), None);
+    told(&tools, (0..80).map(|number| noted("goal", &format!("Note {number}.")))).await;
+    let record = tools.finish(Ending::Answered).await.record.unwrap();
+    let dropped = record.iter().filter(|entry| entry.status == Status::DroppedOverCap).count();
+    assert_eq!((record.len() - dropped, dropped), (8, 32));
+}
+
+/// STAGE-3, SEND-1, acceptance 9: a flow takes a slot; one too many says why and is recorded once by its id.
 #[tokio::test]
 async fn a_flow_over_the_cap_is_dropped() {
     let world = World::new();

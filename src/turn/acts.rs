@@ -11,13 +11,19 @@ use uuid::Uuid;
 use super::context::TurnContext;
 use super::draft::{Decision, Draft};
 use super::request::{Run, TurnRequest};
-use crate::config::{Tenant, Tools};
+use crate::config::{CARRIES_OUT_FOLLOW_UPS, SENDS_OPENING, Tenant, Tools};
 use crate::domain::Binding;
 use crate::model::{self, Cause, Offering};
-use crate::store::acted::Acted;
+use crate::store::acted::{Acted, ActedTurn};
 use crate::store::open::OpenTurn;
 use crate::store::settle::Summary;
 use crate::tools::{Ending, FlowMode, Known, Offer, Performer, TurnPlace, TurnTools};
+
+/// How much of the lane's time may have passed between Open and the model's call.
+const BEFORE_THE_MODEL: Duration = Duration::from_secs(3);
+/// After how long an entry that is still staged, and that nothing holds any more, has no outcome to come: no delivery is tried
+/// for longer (BOX-10).
+const NEVER_RESOLVED: SignedDuration = SignedDuration::from_hours(48);
 
 /// What this turn may do besides answering; `None` for a tenant without tools (TCFG-31). It belongs to the turn and not to
 /// the model's call, so that what was staged and sent is known however the call ends (STAGE-1).
@@ -25,6 +31,9 @@ use crate::tools::{Ending, FlowMode, Known, Offer, Performer, TurnPlace, TurnToo
 pub fn tools_of(context: &TurnContext, request: &TurnRequest, opened: &OpenTurn) -> Option<Arc<TurnTools>> {
     let tenant = &request.snapshot.tenant;
     let tools = tenant.tools.as_ref().filter(|tools| tools.offers_any())?;
+    if withheld(tenant, opened.binding, context.settings.tokens_enforced) {
+        return None;
+    }
     let live = request.live()?;
     let performer = Performer { database: context.database.clone(), manychat: context.manychat.clone() };
     let reach = performer.reach(TurnPlace {
@@ -33,6 +42,7 @@ pub fn tools_of(context: &TurnContext, request: &TurnRequest, opened: &OpenTurn)
         subscriber: live.subscriber.clone(),
         process: request.process,
         second_run: request.run == Run::Second,
+        once: tools.flows.iter().filter(|flow| !flow.repeatable).map(|flow| flow.id.clone()).collect(),
     });
     let offer = Offer {
         conversation: opened.conversation,
@@ -42,6 +52,7 @@ pub fn tools_of(context: &TurnContext, request: &TurnRequest, opened: &OpenTurn)
         window_from: window_from(context.clock.now(), tenant),
         may_read: opened.binding == Binding::Bound || !context.settings.tokens_enforced,
         nudge: false,
+        follow_ups: CARRIES_OUT_FOLLOW_UPS,
         flows: FlowMode::AtCall(reach),
         earlier: opened
             .attempted
@@ -50,6 +61,11 @@ pub fn tools_of(context: &TurnContext, request: &TurnRequest, opened: &OpenTurn)
             .collect(),
     };
     Some(Arc::new(TurnTools::new(offer)))
+}
+
+/// LIM-17: the tenant can keep tools from messages that do not prove their contact.
+const fn withheld(tenant: &Tenant, binding: Binding, tokens_enforced: bool) -> bool {
+    tokens_enforced && !tenant.rules.unbound_tools && matches!(binding, Binding::Unbound)
 }
 
 fn window_from(now: Timestamp, tenant: &Tenant) -> Timestamp {
@@ -79,7 +95,9 @@ fn offering(request: &TurnRequest, tools: &Tools, opened: &OpenTurn) -> Option<S
 pub fn acted_by(tenant: &Tenant) -> Option<String> {
     let tools = tenant.tools.as_ref().filter(|tools| !(tools.flows.is_empty() && tools.fields.is_empty()))?;
     let marked = [tools.funnel_field(), tools.intent_field(), tools.offering_field()];
-    Some(marked.map(|field| field.map_or("", |field| field.id.as_str())).join(" "))
+    let marked = marked.map(|field| field.map_or("", |field| field.id.as_str())).join(" ");
+    // A version that counts openings otherwise makes its summaries anew.
+    Some(if SENDS_OPENING { format!("{marked} opening") } else { marked })
 }
 
 /// Everything that earlier turns have done.
@@ -99,19 +117,25 @@ fn stored(acted: &Acted) -> Known {
 
 /// The summary that Settle stores: further than the stored one, and never past a turn whose actions are not all done
 /// (ARC-34).
-pub(super) fn summary(request: &TurnRequest, opened: &OpenTurn) -> Option<Summary> {
+pub(super) fn summary(request: &TurnRequest, opened: &OpenTurn, now: Timestamp) -> Option<Summary> {
     let tenant = &request.snapshot.tenant;
-    summed(tenant.tools.as_ref()?, acted_by(tenant)?, opened.acted.as_ref()?)
+    summed(tenant.tools.as_ref()?, acted_by(tenant)?, opened.acted.as_ref()?, now)
 }
 
-fn summed(tools: &Tools, config: String, acted: &Acted) -> Option<Summary> {
+fn summed(tools: &Tools, config: String, acted: &Acted, now: Timestamp) -> Option<Summary> {
     let (mut known, mut upto_seq) = (stored(acted), acted.upto);
-    for turn in acted.turns.iter().take_while(|turn| !has_staged(&turn.actions)) {
+    for turn in acted.turns.iter().take_while(|turn| !may_change(turn, now)) {
         known.fold(tools, turn.at, &turn.actions);
         upto_seq = turn.seq;
     }
     let known = serde_json::to_value(known).ok()?;
     (upto_seq > acted.upto).then_some(Summary { upto_seq, config, known })
+}
+
+/// Whether an entry of the turn has an outcome to come. One that a process of the reference left staged when it ended never
+/// has, and would keep the summary where it is for ever.
+fn may_change(turn: &ActedTurn, now: Timestamp) -> bool {
+    has_staged(&turn.actions) && (turn.open || now.duration_since(turn.at) < NEVER_RESOLVED)
 }
 
 fn has_staged(actions: &Value) -> bool {
@@ -128,12 +152,20 @@ pub(super) fn state_lines(request: &TurnRequest, opened: &OpenTurn) -> Vec<Strin
 }
 
 /// Ends the tools with the decided reply: what may follow it, what goes on record (08 section 8, FLOW-7).
-pub(super) async fn finish(tools: &TurnTools, opened: &OpenTurn, draft: &mut Draft) {
-    draft.finished = tools.finish(ending(draft)).await;
+///
+/// Requests under way are waited for at most for `limit`.
+pub(super) async fn finish(tools: &TurnTools, opened: &OpenTurn, draft: &mut Draft, limit: Duration) {
+    draft.finished = tools.finish_within(ending(draft), limit).await;
     let discarded = draft.finished.discarded;
     if discarded > 0 {
         tracing::info!(conversation = %opened.conversation, discarded, "staged actions discarded");
     }
+}
+
+/// How long a turn may wait for its own requests: what is left of its lane after `spent`, less what Settle may take, so that
+/// nobody takes the lane from a turn that waits (ARC-45, FLOW-7).
+pub(super) const fn wait_for_requests(lane: Duration, spent: Duration, settle: Duration) -> Duration {
+    lane.saturating_sub(spent).saturating_sub(settle).saturating_sub(BEFORE_THE_MODEL)
 }
 
 /// A handoff by the model, or for its confidence, leaves notes for colleagues standing; every other failure discards all

@@ -40,7 +40,7 @@ fn tools() -> Tools {
 
 fn turn(seq: i64, id: &str, status: &str) -> ActedTurn {
     let actions = json!([{ "tool": "send_flow", "id": id, "status": status }, { "tool": "add_tag", "id": "t", "status": "performed" }]);
-    ActedTurn { seq, at: Timestamp::from_second(1000 + seq).unwrap(), actions }
+    ActedTurn { seq, at: Timestamp::from_second(1000 + seq).unwrap(), actions, open: false }
 }
 
 /// TSET-8, ARC-34: the stored summary and every turn behind it count; a turn without a summary counts from the first on.
@@ -62,7 +62,10 @@ fn what_earlier_turns_did_is_the_summary_and_all_behind_it() {
 #[test]
 fn a_summary_never_passes_what_is_not_done() {
     let acted = |turns| Acted { known: None, upto: 3, turns };
-    let upto = |turns| summed(&tools(), "config".to_owned(), &acted(turns)).map(|summary| summary.upto_seq);
+    let upto = |turns| {
+        summed(&tools(), "config".to_owned(), &acted(turns), Timestamp::UNIX_EPOCH)
+            .map(|summary| summary.upto_seq)
+    };
     assert_eq!(upto(vec![turn(4, "a", "performed"), turn(6, "b", "performed")]), Some(6));
     assert_eq!(
         upto(vec![turn(4, "a", "performed"), turn(6, "b", "staged"), turn(8, "a", "performed")]),
@@ -70,6 +73,38 @@ fn a_summary_never_passes_what_is_not_done() {
     );
     assert_eq!(upto(vec![turn(4, "a", "staged"), turn(6, "b", "performed")]), None);
     assert_eq!(upto(Vec::new()), None, "nothing new is nothing to write");
+}
+
+/// ARC-34: what a process of the reference left staged, and nothing holds, stops the summary for two days and not for ever.
+#[test]
+fn a_summary_passes_what_can_never_be_done() {
+    let later = Timestamp::from_second(1000 + 49 * 3600).unwrap();
+    let upto = |open, now| {
+        let stuck = ActedTurn { open, ..turn(4, "a", "staged") };
+        let acted = Acted { known: None, upto: 3, turns: vec![stuck, turn(6, "b", "performed")] };
+        summed(&tools(), "config".to_owned(), &acted, now).map(|summary| summary.upto_seq)
+    };
+    assert_eq!(upto(false, later), Some(6));
+    assert_eq!(upto(true, later), None, "somebody still has it");
+    assert_eq!(upto(false, Timestamp::from_second(1000 + 47 * 3600).unwrap()), None, "too early to say");
+}
+
+/// ARC-45, FLOW-7: a turn waits for its own requests as long as its lane allows, and leaves Settle its time.
+#[test]
+fn a_turn_waits_no_longer_than_its_lane() {
+    let seconds = Time::from_secs;
+    let wait = |spent| wait_for_requests(seconds(53), seconds(spent), seconds(10));
+    assert_eq!((wait(30), wait(2), wait(50)), (seconds(10), seconds(38), seconds(0)));
+}
+
+/// LIM-17, TSET-10: tools are kept from unbound turns where the tenant says so and tokens are required.
+#[test]
+fn the_tenant_can_keep_tools_from_unbound_turns() {
+    let mut tenant = crate::config::demo::tenant().unwrap();
+    assert!(!withheld(&tenant, Binding::Unbound, true));
+    tenant.rules.unbound_tools = false;
+    assert!(withheld(&tenant, Binding::Unbound, true));
+    assert!(!withheld(&tenant, Binding::Unbound, false) && !withheld(&tenant, Binding::Bound, true));
 }
 
 /// ARC-34: a summary is one of a configuration: of what its marks mean.

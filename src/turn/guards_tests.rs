@@ -26,6 +26,7 @@ fn rules() -> Rules {
         takeover: None,
         handoff: None,
         retention_days: None,
+        unbound_tools: true,
     }
 }
 

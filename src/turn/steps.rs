@@ -24,7 +24,7 @@ use crate::store::owed::{self, Resolution, Resolved};
 use crate::store::settle::{self, AgentRow, SettleRequest, Settled, UsageRow};
 use crate::store::takeover::Hushed;
 use crate::store::{StoreError, open as store_open, takeover as store_takeover};
-use crate::tools::TurnTools;
+use crate::tools::{COUNTERS, TurnTools};
 
 /// What Open left the turn with.
 pub enum OpenReport {
@@ -263,7 +263,8 @@ async fn ask_model(
         }
     };
     if let Some(tools) = tools {
-        acts::finish(&tools, opened, &mut draft).await;
+        let limit = acts::wait_for_requests(context.settings.lane_time(), started.elapsed(), LATE_FLIGHT);
+        acts::finish(&tools, opened, &mut draft, limit).await;
     }
     draft
 }
@@ -384,6 +385,7 @@ async fn hush(
 fn report_queued(opened: &OpenTurn, way: &Way, plays: Option<Duration>) {
     let conversation = opened.conversation;
     if way.held {
+        COUNTERS.held(plays.unwrap_or_default());
         let held_ms = plays.map_or(0, millis);
         tracing::info!(%conversation, path = "outbox", heldMs = held_ms, "reply held for flow");
     } else if !way.deferred {
@@ -425,7 +427,7 @@ fn settle_request(
         escalation: draft.escalation(),
         checks: draft.checks(),
         not_before: acts::plays_for(draft.finished.plays_until),
-        summary: acts::summary(request, opened),
+        summary: acts::summary(request, opened, context.clock.now()),
     }
 }
 

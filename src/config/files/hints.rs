@@ -3,7 +3,7 @@
 use super::PROMPT_FILE;
 use super::check::Report;
 use super::parsers::repeated;
-use crate::config::{Catalog, FlowRole, Rules, Tools, Warning};
+use crate::config::{CARRIES_OUT_FOLLOW_UPS, Catalog, FlowRole, Rules, SENDS_OPENING, Tools, Warning};
 
 /// CAT-4 and GAP-CFG-2.
 pub(super) fn catalog_hints(catalog: &Catalog, report: &mut Report) {
@@ -70,6 +70,23 @@ pub(super) fn tools_hints(tools: &Tools, report: &mut Report) {
         let sharing = tools.flows.iter().filter(|flow| flow.flow_ns == flow_ns).map(|flow| flow.id.as_str());
         let ids = sharing.collect::<Vec<_>>().join(", ");
         report.warn("flows", format!("{ids} have the same flowNs: they send the same content"));
+    }
+}
+
+/// What is configured and waits for a later version. The files are right, so they load.
+pub(super) fn later_versions(tools: &Tools, report: &mut Report) {
+    if tools.nudge.is_some() && !CARRIES_OUT_FOLLOW_UPS {
+        report.warn(
+            "nudge",
+            "is not carried out yet: the agent is not offered schedule_nudge, no follow-up goes out",
+        );
+    }
+    if let Some(flow) = tools.flows.iter().find(|flow| flow.role == Some(FlowRole::Opening) && !SENDS_OPENING)
+    {
+        report.warn(
+            "flows",
+            format!("the opening `{}` is not sent yet: greet in the prompt until then", flow.id),
+        );
     }
 }
 

@@ -22,6 +22,7 @@ const RULES: &[&str] = &[
     "takeover",
     "handoff",
     "retentionDays",
+    "unboundTools",
 ];
 const MESSAGES: &[&str] = &["acknowledgement", "escalation", "mediaFallback", "closer"];
 const OPENING: &[&str] = &["keywords", "message"];
@@ -62,6 +63,7 @@ pub(in crate::config) fn rules(root: &Spot<'_>, report: &mut Report) -> Option<R
     let takeover = object.optional("takeover", report, takeover);
     let handoff = object.optional("handoff", report, handoff);
     let retention_days = object.optional("retentionDays", report, small(1..=MOST_DAYS));
+    let unbound_tools = object.or_default("unboundTools", true, report, flag);
     let rules = Rules {
         messages: messages?,
         confidence_threshold: confidence_threshold?,
@@ -77,6 +79,7 @@ pub(in crate::config) fn rules(root: &Spot<'_>, report: &mut Report) -> Option<R
         takeover: takeover?,
         handoff: handoff?,
         retention_days: retention_days?,
+        unbound_tools: unbound_tools?,
     };
     check_retention(&rules, report);
     rules_hints(&rules, report);

@@ -1,7 +1,7 @@
 //! `tools.json` from JSON (05 section 6.2). Rules between entries are in `tools_rules`.
 
 use super::check::{Object, Report, Spot};
-use super::hints::tools_hints;
+use super::hints::{later_versions, tools_hints};
 use super::parsers::{filled, flag, id, list, literally_true, one_of, repeated, small, some};
 use super::tools_rules::check_rules;
 use crate::config::{
@@ -58,6 +58,7 @@ pub(in crate::config) fn tools(root: &Spot<'_>, report: &mut Report) -> Option<T
     };
     check_rules(&tools, report);
     tools_hints(&tools, report);
+    later_versions(&tools, report);
     Some(tools)
 }
 

@@ -418,6 +418,16 @@ fn a_flow_belongs_to_an_offering_of_the_catalog() {
     }
 }
 
+/// TSET-6, FN-OPEN-4: what is configured and this version does not do, is said.
+#[test]
+fn what_waits_for_a_later_version_warns() {
+    let nudge = tools(json!({ "nudge": { "delays": [{ "id": "tonight", "minutes": 240 }] } })).all_warnings();
+    assert!(nudge.len() == 1 && nudge[0].contains("nudge: is not carried out yet"), "{nudge:?}");
+    let opening = json!({ "fields": [intent()], "flows": [flow("hello", json!({ "role": "opening" }))] });
+    let opening = tools(opening).all_warnings();
+    assert!(opening.len() == 1 && opening[0].contains("the opening `hello` is not sent yet"), "{opening:?}");
+}
+
 /// 10 section 16, point 9, FN-CHK-30: allowed, and worth a warning.
 #[test]
 fn rarely_meant_funnels_warn() {

@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(shown(&messages(&[], &[], &texts(&[""])))[0].1, [fenced("")]);
     }
 
-    /// 01/HIST-2 to HIST-5, 01/AC-15: only what was performed, by id, in record order, without events.
+    /// 01/HIST-2 to HIST-5, 08/HIST-1 to HIST-3, 01/AC-15: only what was performed, by id, in record order, without events.
     #[test]
     fn the_action_note_names_what_was_performed() {
         let actions = json!([
@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(shown(&built)[1].1, ["Here you are.", note]);
     }
 
-    /// 01/HIST-4: nothing performed, or nothing legible, leaves no note.
+    /// 01/HIST-4, 08/HIST-2: nothing performed, or nothing legible, leaves no note.
     #[test]
     fn a_turn_without_performed_actions_has_no_note() {
         let records = [

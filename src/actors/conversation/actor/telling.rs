@@ -8,6 +8,7 @@ use super::super::current::{Current, copy_answer, copy_of, handoff_answer};
 use super::super::events::{Event, Telling, Ticket};
 use super::ConversationActor;
 use crate::actors::answer::Told;
+use crate::tools::COUNTERS;
 use crate::turn;
 
 impl ConversationActor {
@@ -70,6 +71,7 @@ impl ConversationActor {
         let left = self.turns.get(&turn).and_then(|current| {
             let left = turn::plays_for(current.plays_until).unwrap_or_default();
             let conversation = current.opened.as_ref()?.conversation;
+            COUNTERS.held(left);
             let held_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
             current.span.in_scope(
                 || tracing::info!(%conversation, path = "inline", heldMs = held_ms, "reply held for flow"),

@@ -1,0 +1,181 @@
+//! Beginning an attempt: whose it is, and what other turns of the contact have to say to it.
+
+/// True while an earlier turn of the contact has open actions, or a reply with actions that was handed over and is not yet
+/// confirmed (STAGE-6). Where nothing moves for ten minutes, nobody waits any longer. `$turn` is an agent's row.
+macro_rules! behind {
+    ($turn:literal) => {
+        concat!(
+            "exists (
+              select 1 from turns own join turns before
+                on before.conversation_id = own.conversation_id and before.seq < own.seq
+              where own.id = ",
+            $turn,
+            " and before.id in (
+                select x.turn_id from rs_actions x
+                where x.conversation_id = own.conversation_id and x.turn_id <> own.id
+                  and x.created_at > statement_timestamp() - interval '10 minutes'
+                union all
+                select (o.payload ->> 'turnId')::uuid from rs_owed o
+                where o.conversation_id = own.conversation_id and o.status = 'said' and o.actions is not null
+                  and o.said_at > statement_timestamp() - interval '10 minutes'))"
+        )
+    };
+}
+
+/// True when a later turn of the contact has settled. `$turn` is an agent's row.
+macro_rules! settled_later {
+    ($turn:literal) => {
+        concat!(
+            "exists (select 1 from turns own join turns later
+                       on later.conversation_id = own.conversation_id and later.role = 'agent' and later.seq > own.seq
+                     where own.id = ",
+            $turn,
+            ")"
+        )
+    };
+}
+
+/// What does not keep an attempt back.
+macro_rules! never {
+    ($turn:literal) => {
+        "false"
+    };
+}
+
+/// Where entries `entry` that others have written a stage behind the one of `$4`, or may have.
+macro_rules! went_further {
+    ($entry:literal) => {
+        concat!(
+            $entry,
+            " ->> 'tool' = 'set_field' and ",
+            $entry,
+            " ->> 'id' = $4::jsonb ->> 'id' and ",
+            $entry,
+            " ->> 'value' = any ($7) and (",
+            $entry,
+            " ->> 'status' = 'performed' or ",
+            $entry,
+            " ->> 'error' like 'outcome unknown%')"
+        )
+    };
+}
+
+/// The attempts of other turns, as entries of the record.
+macro_rules! attempts_of_others {
+    () => {
+        concat!(
+            "select a.turn_id, a.started_at, a.finished_at, ",
+            crate::store::attempts::attempted!(),
+            " as entry from rs_attempts a
+             where a.conversation_id = held.conversation_id and a.turn_id <> $1 and a.entry is not null"
+        )
+    };
+}
+
+/// What keeps the attempt back, as one word, or null. $7: the stages behind the one it writes; $8: whether it sends a flow
+/// that goes out once. A write under way counts for as long as its request can take; afterwards nobody knows of it.
+macro_rules! kept_back {
+    ($behind:ident, $ended:ident) => {
+        concat!(
+            "case
+               when ",
+            $ended!("$1"),
+            " then 'ended'
+               when ",
+            $behind!("$1"),
+            " then 'behind'
+               when $7::text[] is not null and exists (
+                 select 1 from (",
+            attempts_of_others!(),
+            ") other
+                 where other.finished_at is null and other.started_at > statement_timestamp() - interval '12 seconds'
+                   and other.entry ->> 'tool' = 'set_field' and other.entry ->> 'id' = $4::jsonb ->> 'id') then 'busy'
+               when $7::text[] is not null and (exists (
+                 select 1 from turns own join turns later
+                   on later.conversation_id = own.conversation_id and later.seq > own.seq and later.role = 'agent'
+                 cross join jsonb_array_elements(
+                   case when jsonb_typeof(later.actions) = 'array' then later.actions else '[]' end) as e(entry)
+                 where own.id = $1 and ",
+            went_further!("e.entry"),
+            ") or exists (
+                 select 1 from (",
+            attempts_of_others!(),
+            ") other
+                 where ",
+            went_further!("other.entry"),
+            " and (exists (select 1 from rs_owed o
+                           where o.turn_id = other.turn_id and o.status = 'running')
+                    or exists (select 1 from turns own join turns later
+                                 on later.conversation_id = own.conversation_id and later.seq > own.seq
+                               where own.id = $1 and later.id = other.turn_id)))) then 'outrun'
+               when $8 and exists (
+                 select 1 from (",
+            attempts_of_others!(),
+            ") other
+                 where other.entry ->> 'tool' = 'send_flow' and other.entry ->> 'id' = $4::jsonb ->> 'id'
+                   and other.started_at > statement_timestamp() - interval '1 hour'
+                   and (other.entry ->> 'status' = 'performed'
+                     or other.entry ->> 'error' like 'outcome unknown%')) then 'taken'
+             end"
+        )
+    };
+}
+
+/// Writes the attempt when `held` has a row and nothing keeps it back, and claims the opening with it where that is asked
+/// for (FN-OPEN-9). One that the same process has begun and not finished is begun again where $6 allows it.
+macro_rules! begin {
+    ($held:literal, $behind:ident, $ended:ident) => {
+        concat!(
+            "with held as (",
+            $held,
+            "),
+            judged as (
+              select held.conversation_id, ",
+            kept_back!($behind, $ended),
+            " as kept_back from held),
+            go as (
+              select conversation_id from judged where kept_back is null),
+            opening as (
+              update conversations c set opening_sent_at = now(), updated_at = now()
+              from go where $5 and c.id = go.conversation_id and c.opening_sent_at is null
+              returning 1),
+            begun as (
+              insert into rs_attempts as a (turn_id, action, conversation_id, process_id, entry)
+              select $1::uuid, $2::integer, go.conversation_id, $3::uuid, $4::jsonb from go
+              where not $5 or exists (select 1 from opening)
+              on conflict (turn_id, action) do update set started_at = now()
+                where $6 and a.finished_at is null and a.process_id = excluded.process_id
+              returning 1)
+            select exists (select 1 from held) as held, exists (select 1 from begun) as begun,
+                   exists (select 1 from opening) as opened, (select kept_back from judged) as kept_back"
+        )
+    };
+}
+
+/// While the model runs: under the fence of the turn's lane, and as long as the turn is this process's own.
+pub(super) const BEGIN_IN_TURN: &str = begin!(
+    "select o.conversation_id from rs_owed o
+     where o.turn_id = $1 and o.process_id = $3 and o.status = 'running'
+       and (o.fence is null
+         or exists (select 1 from rs_lanes l where l.conversation_id = o.conversation_id and l.turn_id = o.turn_id
+                      and l.fence = o.fence))",
+    never,
+    never
+);
+
+/// After the reply: as long as the open actions are this process's own.
+pub(super) const BEGIN_AFTER: &str = begin!(
+    "select x.conversation_id from rs_actions x where x.turn_id = $1 and x.process_id = $3",
+    behind,
+    never
+);
+
+/// For recovered actions, which may have waited long: as long as no later turn of the contact has settled, too (ARC-41).
+pub(super) const BEGIN_RECOVERED: &str = begin!(
+    "select x.conversation_id from rs_actions x where x.turn_id = $1 and x.process_id = $3",
+    behind,
+    settled_later
+);
+
+/// Whether an agent's row has to wait.
+pub(super) const IS_BEHIND: &str = concat!("select ", behind!("$1"), " as behind");
