@@ -21,7 +21,7 @@ use super::{Database, StoreError};
 use crate::domain::{
     Binding, ContactText, ConversationId, Fence, MediaKind, ProcessId, Role, SubscriberId, TenantId, TurnId,
 };
-use crate::telemetry::crash_points::{self, Point};
+use crate::telemetry::crash_points::{self, Point, Sabotage};
 
 /// Finds or creates the conversation and takes its lane when that is free (ARC-45). An unbound message under
 /// enforcement neither waits nor takes it (LANE-3). Messages that all stand in the inbox create none: where the
@@ -452,7 +452,7 @@ async fn fly(
         request.process.as_uuid(),
         request.turn.as_uuid(),
         &request.lane_secs,
-        &request.takeover_secs,
+        &if crash_points::is_sabotaged(Sabotage::Lane) { 0.0 } else { request.takeover_secs },
         &request.last_received_at,
         &(values.stored.len() == values.ids.len()),
     ];

@@ -330,6 +330,13 @@ impl TestApp {
         assert_eq!(unsafe { libc::kill(id, number) }, 0);
     }
 
+    /// Whether a signal has stopped the process and it has not been continued.
+    pub fn is_stopped(&self) -> bool {
+        let id = self.process.as_ref().unwrap().id();
+        let state = Command::new("ps").args(["-o", "state=", "-p", &id.to_string()]).output().unwrap();
+        state.stdout.starts_with(b"T")
+    }
+
     /// Ends the process with a signal and returns how it ended.
     pub async fn stop(&mut self, number: i32) -> ExitStatus {
         self.signal(number);

@@ -253,6 +253,7 @@ async fn the_database_restarts_under_load() {
     let plan = Plan { seed: 3, messages: 240, contacts: 24 };
     let well: fn() -> Script = || Box::new(|_, _| Act::after_ms(150));
     let mut fleet = launched(Outside::start(well(), well()), true).await;
+    fleet.outage = true;
     let mut server = fleet.server.take().unwrap();
     let doors = Doors::of(&fleet.members);
     let writing = join_all((1..=plan.contacts).map(|contact| write(plan, &fleet.outside, &doors, contact)));

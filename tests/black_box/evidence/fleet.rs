@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::TcpListener;
+use std::process::ExitStatus;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
@@ -85,7 +86,9 @@ impl Server {
 fn quiet_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     loop {
-        let place = NEXT.fetch_add(1, Ordering::Relaxed).wrapping_add((std::process::id() % 12_000) as u16);
+        // Far from those of another run at the same time: a port is free while its process is down.
+        let first = (std::process::id().wrapping_mul(97) % 12_000) as u16;
+        let place = NEXT.fetch_add(1, Ordering::Relaxed).wrapping_add(first);
         let port = 20_000 + place % 12_000;
         if TcpListener::bind(("0.0.0.0", port)).is_ok() {
             return port;
@@ -142,9 +145,18 @@ impl Member {
         self.app.signal(number);
     }
 
-    pub async fn stop(&mut self, number: i32) {
+    pub async fn stop(&mut self, number: i32) -> ExitStatus {
         self.is_up = false;
-        self.app.stop(number).await;
+        self.app.stop(number).await
+    }
+
+    /// Waits until it has stopped itself (`PAUSE_AT`).
+    pub async fn stopped(&self) {
+        let until = Instant::now() + PATIENCE;
+        while !self.app.is_stopped() {
+            assert!(Instant::now() < until, "it does not stop\n{}", self.output());
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
     }
 
     /// Waits until it has ended by itself; false when it does not.
@@ -167,6 +179,8 @@ pub struct Fleet {
     pub members: Vec<Member>,
     pub times: Times,
     pub server: Option<Server>,
+    /// What [`Facts::outage`] excuses is excused.
+    pub outage: bool,
     probes: BTreeSet<Marker>,
     escalation: String,
     url: String,
@@ -191,7 +205,7 @@ impl Fleet {
             members.push(member);
         }
         let escalation = members[0].app.copy("escalation");
-        Self { outside, members, times, server, probes: BTreeSet::new(), escalation, url }
+        Self { outside, members, times, server, outage: false, probes: BTreeSet::new(), escalation, url }
     }
 
     /// Gives every process flows and tags, one of each for every message of a contact.
@@ -263,6 +277,7 @@ impl Fleet {
             lease: self.times.lease(),
             window,
             probes: self.probes.clone(),
+            outage: self.outage,
         };
         let mut settled = 0;
         loop {
