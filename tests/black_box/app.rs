@@ -333,8 +333,8 @@ impl TestApp {
     /// Whether a signal has stopped the process and it has not been continued.
     pub fn is_stopped(&self) -> bool {
         let id = self.process.as_ref().unwrap().id();
-        let state = Command::new("ps").args(["-o", "state=", "-p", &id.to_string()]).output().unwrap();
-        state.stdout.starts_with(b"T")
+        let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('T'))
     }
 
     /// Ends the process with a signal and returns how it ended.

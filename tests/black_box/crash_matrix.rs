@@ -260,7 +260,8 @@ fn resumed(fleet: &Fleet) -> Option<Duration> {
     let struck = after.next()?.at;
     let is_work = |what: &What| match what {
         What::Thought { markers } => markers.iter().any(|marker| *marker != PROBE),
-        What::Written { .. } | What::Played { .. } | What::Acted { .. } => true,
+        What::Written { .. } | What::Played { .. } => true,
+        What::Acted { name, .. } => !name.ends_with(&PROBE.number.to_string()),
         _ => false,
     };
     after.find(|entry| is_work(&entry.what)).map(|entry| entry.at - struck)
