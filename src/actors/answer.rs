@@ -7,7 +7,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::confirmer::{Confirmer, Watched};
-use crate::domain::{ConversationId, TurnId};
+use crate::domain::{ConversationId, ProcessId, TurnId};
+use crate::store::Pulse;
 
 /// Bytes for the response.
 pub struct Answer {
@@ -33,6 +34,27 @@ impl Owed {
             Self::Handoff(receipt) => receipt.handed_over(),
         }
     }
+
+    /// Whether this process may still hand it over. After a silence others may have sent the reply (ARC-44).
+    #[must_use]
+    pub fn is_ours(&self) -> bool {
+        match self {
+            Self::Reply(reply) => reply.holder.holds(),
+            Self::Handoff(_) => true,
+        }
+    }
+}
+
+/// The process that a reply was settled in, and whether it still is that one.
+pub(super) struct Holder {
+    pub(super) pulse: Pulse,
+    pub(super) process: ProcessId,
+}
+
+impl Holder {
+    fn holds(&self) -> bool {
+        self.pulse.holds(self.process)
+    }
 }
 
 /// Tells whoever ends a failed turn that the contact has the escalation copy; dropped before that, that it has not, so
@@ -56,8 +78,6 @@ impl HandoffReceipt {
 pub(super) enum Told {
     /// It has not.
     No,
-    /// The response says it.
-    Yes,
     /// If the copy was handed over.
     OnReceipt(oneshot::Receiver<()>),
 }
@@ -70,7 +90,6 @@ impl Told {
     pub(super) async fn known(self) -> bool {
         match self {
             Self::No => false,
-            Self::Yes => true,
             Self::OnReceipt(receipt) => matches!(tokio::time::timeout(RECEIPT, receipt).await, Ok(Ok(()))),
         }
     }
@@ -83,6 +102,7 @@ pub type Outgoing = oneshot::Sender<Answer>;
 /// dropped before that, through the outbox (ARC-46, GAP-CH-7).
 pub struct OwedReply {
     turn: TurnId,
+    holder: Holder,
     confirmer: Confirmer,
     watched: Watched,
 }
@@ -92,13 +112,14 @@ impl OwedReply {
     /// for its lane.
     pub(super) fn new(
         turn: TurnId,
+        holder: Holder,
         confirmer: Confirmer,
         counts: &ReplyCounts,
         freed: Option<ConversationId>,
     ) -> Self {
         let unconfirmed = Some(Counted::new(&counts.unconfirmed));
         let in_hand = Some(Counted::new(&counts.in_hand));
-        Self { turn, confirmer, watched: Watched { unconfirmed, in_hand, freed } }
+        Self { turn, holder, confirmer, watched: Watched { unconfirmed, in_hand, freed } }
     }
 
     fn handed_over(mut self) {
@@ -149,5 +170,25 @@ impl Counted {
 impl Drop for Counted {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::boot_clock_ms;
+
+    /// ARC-43, ARC-44: a reply that was settled before its process took a new id is no longer this process's to give.
+    #[test]
+    fn a_settled_reply_is_given_by_the_process_that_settled_it() {
+        let process = ProcessId::fresh();
+        let pulse = Pulse::new(process, Duration::from_secs(20));
+        let holder = Holder { pulse: pulse.clone(), process };
+        let reply =
+            OwedReply::new(TurnId::fresh(), holder, Confirmer::detached(), &ReplyCounts::default(), None);
+        let owed = Owed::Reply(reply);
+        assert!(pulse.confirmed(boot_clock_ms()) && owed.is_ours());
+        assert!(pulse.take_new_id(ProcessId::fresh(), boot_clock_ms()));
+        assert!(!owed.is_ours());
     }
 }

@@ -105,7 +105,7 @@ impl Played {
         let gone = usize::from(self.chance(4));
         self.note_run(&key_of(request), request, gone);
         let kept = request.rows.iter().skip(gone).map(|row| row.id).collect();
-        OpenReport::Waiting(Waits { conversation: Some(ConversationId::fresh()), kept })
+        OpenReport::Waiting(Waits { conversation: Some(ConversationId::fresh()), kept, owed_first: None })
     }
 }
 
@@ -285,6 +285,7 @@ impl Stage {
             waker: Default::default(),
             pulse: Pulse::new(ProcessId::fresh(), Duration::from_secs(20)),
             lanes: Default::default(),
+            recoverer: None,
             io: runtime.handle().clone(),
         };
         let handles = arbiters.iter().map(Arbiter::handle).collect();

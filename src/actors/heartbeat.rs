@@ -9,7 +9,8 @@ use tokio_postgres::Client;
 
 use super::supervised::Restarts;
 use crate::domain::{ProcessId, TenantId};
-use crate::store::{Address, Pulse, StoreError, boot_clock_ms, connect, processes};
+use crate::store::processes::{self, Beat};
+use crate::store::{Address, Pulse, StoreError, boot_clock_ms, connect};
 use crate::telemetry::Seldom;
 
 /// Pause before another try when the database does not answer.
@@ -89,22 +90,32 @@ fn run(beating: &Beating, first: &std::sync::mpsc::Sender<()>, restarts: &Restar
     }
 }
 
+/// What the thread keeps between two beats.
+#[derive(Default)]
+struct Between {
+    client: Option<Client>,
+    /// The id that this process takes next, while it has none that others count as alive.
+    next: Option<ProcessId>,
+}
+
 async fn beat_until_stopped(beating: &Beating, first: &std::sync::mpsc::Sender<()>) {
-    let mut client = None;
+    let mut between = Between::default();
     let mut stop = beating.stop.clone();
     while !*stop.borrow_and_update() {
-        let pause = match beat(beating, &mut client).await {
-            Ok(()) => {
+        let pause = match beat(beating, &mut between).await {
+            Ok(Beat::Alive) => {
                 // Only the first one is awaited.
                 let _ = first.send(());
                 beating.every
             }
+            // At once under another id.
+            Ok(Beat::Dead) => Duration::ZERO,
             Err(error) => {
                 static TOLD: Seldom = Seldom::new();
                 if TOLD.now() {
                     tracing::warn!(err = %error.brief(), "heartbeat failed");
                 }
-                client = None;
+                between.client = None;
                 RETRY
             }
         };
@@ -113,35 +124,60 @@ async fn beat_until_stopped(beating: &Beating, first: &std::sync::mpsc::Sender<(
             () = tokio::time::sleep(pause) => {}
         }
     }
-    leave(beating, client).await;
+    leave(beating, between.client).await;
 }
 
-async fn beat(beating: &Beating, client: &mut Option<Client>) -> Result<(), StoreError> {
-    let limit = beating.every.max(Duration::from_secs(1));
-    renew_id(&beating.pulse);
+/// One beat: of the id this process has, or the first of its next one. That shows only when the beat is confirmed: what
+/// was taken before under an id without a beat would be anybody's (ARC-44).
+async fn beat(beating: &Beating, between: &mut Between) -> Result<Beat, StoreError> {
+    let pulse = &beating.pulse;
+    let next = next_id(pulse, between);
     let sent = boot_clock_ms();
-    let work = async {
-        let connected = match client.take() {
-            Some(connected) => connected,
-            None => connect(&beating.address).await?,
-        };
-        processes::beat(&connected, beating.pulse.process(), &beating.tenant).await?;
-        *client = Some(connected);
-        Ok(())
+    let limit = beating.every.max(Duration::from_secs(1));
+    let told = tokio::time::timeout(limit, tell(beating, between, next.unwrap_or_else(|| pulse.process())));
+    let counts = match (told.await.unwrap_or(Err(StoreError::InDoubt))?, next) {
+        (Beat::Dead, _) => false,
+        (Beat::Alive, None) => pulse.confirmed(sent),
+        (Beat::Alive, Some(next)) => take(pulse, next, sent),
     };
-    tokio::time::timeout(limit, work).await.unwrap_or(Err(StoreError::InDoubt))?;
-    beating.pulse.confirmed(sent);
-    Ok(())
+    // An id whose beat does not count is never tried again.
+    between.next = (!counts).then(ProcessId::fresh);
+    Ok(if counts { Beat::Alive } else { Beat::Dead })
 }
 
-/// After a silence that made this process dead to the others it goes on as a new one. The old id never beats again:
+/// The id to go on under after a silence that made this process dead to the others. The old id never beats again:
 /// whatever was taken under it belongs to those who recover it (ARC-44).
-fn renew_id(pulse: &Pulse) {
-    if pulse.is_silent() {
-        let before = pulse.process();
-        pulse.take_new_id(ProcessId::fresh());
-        tracing::warn!(%before, process = %pulse.process(), "silent for too long: going on under a new process id");
+fn next_id(pulse: &Pulse, between: &mut Between) -> Option<ProcessId> {
+    if pulse.is_silent() && between.next.is_none() {
+        tracing::warn!(process = %pulse.process(), "silent for too long: what this process held is left to others");
+        between.next = Some(ProcessId::fresh());
     }
+    between.next
+}
+
+fn take(pulse: &Pulse, next: ProcessId, sent: u64) -> bool {
+    let before = pulse.process();
+    let taken = pulse.take_new_id(next, sent);
+    if taken {
+        tracing::warn!(%before, process = %next, "silent for too long: going on under a new process id");
+    }
+    taken
+}
+
+async fn tell(beating: &Beating, between: &mut Between, process: ProcessId) -> Result<Beat, StoreError> {
+    let connected = match between.client.take() {
+        Some(connected) => connected,
+        None => connect(&beating.address).await?,
+    };
+    let dead = beating.pulse.dead().as_secs_f64();
+    let is_registered = between.next.is_none() && beating.pulse.age().is_some();
+    let beat = if is_registered {
+        processes::beat(&connected, process, dead).await?
+    } else {
+        processes::enter(&connected, process, &beating.tenant, dead).await?
+    };
+    between.client = Some(connected);
+    Ok(beat)
 }
 
 async fn leave(beating: &Beating, client: Option<Client>) {

@@ -27,7 +27,7 @@ use crate::turn::{
 };
 
 /// Nothing reaches a contact who wrote longer ago than this: the channel does not allow it (ARC-46).
-const UNREACHABLE: SignedDuration = SignedDuration::from_hours(24);
+pub(super) const UNREACHABLE: SignedDuration = SignedDuration::from_hours(24);
 
 /// How long the server may still be at work on a statement that did not answer.
 const IN_DOUBT: Duration = Duration::from_secs(5);
@@ -50,6 +50,9 @@ impl LateTurns {
     pub(super) async fn act_for_the_dead(&self, turn: Uuid) -> Result<(), StoreError> {
         let settings = &self.context.settings;
         let (process, dead) = (self.context.pulse.process(), settings.process_dead.as_secs_f64());
+        if !self.context.pulse.may_judge() {
+            return Ok(());
+        }
         let taken = actions::take_over(&self.context.database, turn, &settings.tenant, process, dead).await?;
         if let Some(open) = taken {
             tracing::warn!(%turn, conversation = %open.conversation, outrun = open.outrun,
@@ -62,6 +65,10 @@ impl LateTurns {
     /// Runs a turn once more that a dead process had begun. Nothing is done when another process has it, or when the
     /// contact's lane is held.
     pub(super) async fn run_again(&self, turn: TurnId) -> Result<(), StoreError> {
+        // A look may have found it long ago; what a silent process takes is anybody's (ARC-44).
+        if !self.context.pulse.may_judge() {
+            return Ok(());
+        }
         let snapshot = self.snapshots.current();
         let taker = self.taker(&snapshot);
         let run = match second_run::take_over(&self.context.database, turn, &taker).await {
@@ -107,6 +114,9 @@ impl LateTurns {
             first_burst(inbox::waiting(&self.context.database, contact.conversation).await?, &snapshot);
         let conversation = contact.conversation;
         let (Some(first), process) = (burst.first(), self.context.pulse.process()) else { return Ok(()) };
+        if !self.context.pulse.may_judge() {
+            return Ok(());
+        }
         let repeated = (burst.len() == 1).then(|| (first.process, first.text.clone(), first.received_at));
         let request = Arc::new(self.inherited(contact, process, snapshot, burst));
         let opened = match turn::open(&self.context, &request, None).await {
@@ -320,7 +330,8 @@ const fn opened_failed(conversation: ConversationId, cause: StoreError) -> Failu
     Failure { left: Left::Opened, cause, conversation: Some(conversation) }
 }
 
-fn is_out_of_reach(came: Timestamp, now: Timestamp) -> bool {
+/// Whether the channel delivers nothing any more to a contact whose last message came then.
+pub(super) fn is_out_of_reach(came: Timestamp, now: Timestamp) -> bool {
     now.duration_since(came) > UNREACHABLE
 }
 

@@ -13,6 +13,7 @@ mod late;
 mod manychat;
 mod observe;
 mod outbox;
+mod places;
 mod pressure;
 mod recoverer;
 mod resolver;

@@ -1,63 +1,64 @@
 //! Takes over what dead processes left behind (ARC-40, ARC-42, ARC-45a, ARC-46): replies that were said go through the
 //! outbox, turns that never ended run once more, actions left open are ended, messages still waiting are answered late.
 
-use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
+use uuid::Uuid;
 
 use super::confirmer::Watched;
 use super::late::LateTurns;
+use super::places::Places;
 use super::supervised::Restarts;
-use crate::domain::ConversationId;
-use crate::store::StoreError;
-use crate::store::actions;
-use crate::store::inbox;
-use crate::store::owed::{self, Orphan, OrphanState};
+use crate::domain::TurnId;
+use crate::store::orphans::{self, Left, Orphan, Search};
+use crate::store::{StoreError, actions, inbox};
 use crate::telemetry::Seldom;
 
-/// Late turns at the same time; each may call the model, and living contacts need it too.
-const MOST_AT_ONCE: usize = 16;
+/// Most replies of one look that go through the outbox or are confirmed; another look follows.
+const MOST_SAID: usize = 500;
+
 /// Looks for the dead when it is told to; cheap to clone.
 #[derive(Clone)]
 pub(super) struct Recoverer {
     late: LateTurns,
     io: Handle,
     restarts: Restarts,
-    /// One look at a time.
-    looking: Arc<AtomicBool>,
-    /// The process is stopping: what is found now is left to others.
-    stopped: Arc<AtomicBool>,
-    /// Conversations and turns whose takeover is under way.
-    at_work: Arc<Mutex<HashSet<uuid::Uuid>>>,
+    places: Arc<Mutex<Places>>,
 }
 
-/// Work on one contact, as long as it lives.
+/// Work on one turn or contact, as long as it lives. Its end makes room for the next.
 struct AtWork {
-    id: uuid::Uuid,
-    all: Arc<Mutex<HashSet<uuid::Uuid>>>,
+    id: Uuid,
+    recoverer: Recoverer,
 }
 
 impl Drop for AtWork {
     fn drop(&mut self) {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
+        let is_waited_for = self.recoverer.places().end(self.id);
+        if is_waited_for {
+            self.recoverer.look_on(false);
+        }
     }
 }
 
-/// Lowers the flag also when a look panics.
-struct Looking(Arc<AtomicBool>);
+/// A look under way; over also when it panics.
+struct Looking(Recoverer);
 
 impl Drop for Looking {
     fn drop(&mut self) {
-        self.0.store(false, Ordering::Release);
+        let again = self.0.places().end_look();
+        if again {
+            self.0.look_on(false);
+        }
     }
 }
 
 impl Recoverer {
-    pub(super) fn new(late: LateTurns, io: Handle, restarts: Restarts) -> Self {
-        Self { late, io, restarts, looking: Arc::default(), stopped: Arc::default(), at_work: Arc::default() }
+    /// `most`: takeovers at the same time; each may call the model.
+    pub(super) fn new(late: LateTurns, most: usize, io: Handle, restarts: Restarts) -> Self {
+        Self { late, io, restarts, places: Arc::new(Mutex::new(Places::new(most))) }
     }
 
     /// How often to look: a dead process is noticed a quarter of its time late at most.
@@ -68,25 +69,36 @@ impl Recoverer {
 
     /// Takes nothing over from now on.
     pub(super) fn stop(&self) {
-        self.stopped.store(true, Ordering::Release);
+        self.places().stop();
     }
 
     /// True when nothing is being taken over.
     pub(super) fn is_quiet(&self) -> bool {
-        self.at_work.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+        self.places().is_quiet()
+    }
+
+    /// A contact's new message waits for this turn of a dead process: it is the next to run (DEC-35).
+    pub(super) fn run_first(&self, turn: TurnId) {
+        let is_new = self.late.context.pulse.may_judge() && self.places().put_first(turn);
+        if is_new {
+            self.look_on(false);
+        }
     }
 
     /// Looks once, in the background. Does nothing before this process has beaten long enough without a break: an
     /// outage of the database makes nobody dead (ARC-44).
     pub(super) fn look(&self) {
-        if self.stopped.load(Ordering::Acquire)
-            || !self.late.context.pulse.may_judge()
-            || self.looking.swap(true, Ordering::AcqRel)
-        {
+        self.look_on(true);
+    }
+
+    /// `round`: what was tried before may be tried again.
+    fn look_on(&self, round: bool) {
+        if !self.late.context.pulse.may_judge() || !self.places().begin_look(round) {
             return;
         }
-        let (recoverer, looking) = (self.clone(), Looking(Arc::clone(&self.looking)));
+        let looking = Looking(self.clone());
         self.io.spawn(async move {
+            let recoverer = &looking.0;
             let looked = recoverer.restarts.supervise("recoverer", || recoverer.recover()).await;
             if let Err(error) = looked {
                 static TOLD: Seldom = Seldom::new();
@@ -94,69 +106,100 @@ impl Recoverer {
                     tracing::warn!(err = %error, "recovery of dead processes not finished");
                 }
             }
-            drop(looking);
         });
     }
 
     async fn recover(&self) -> Result<(), StoreError> {
+        self.hand_on_replies().await?;
+        self.run_turns().await?;
         let (context, settings) = (&self.late.context, &self.late.context.settings);
         let dead = settings.process_dead.as_secs_f64();
-        for orphan in owed::orphans(&context.database, &settings.tenant, dead).await? {
-            self.take_over(orphan);
-        }
-        for (turn, conversation) in actions::orphaned(&context.database, &settings.tenant, dead).await? {
+        for (turn, _) in actions::orphaned(&context.database, &settings.tenant, dead).await? {
             if let Some(at_work) = self.begin(turn) {
                 let late = self.late.clone();
-                self.spawn(at_work, conversation, async move { late.act_for_the_dead(turn).await });
+                self.spawn(at_work, async move { late.act_for_the_dead(turn).await });
             }
         }
-        let most = i64::try_from(MOST_AT_ONCE).unwrap_or(i64::MAX);
+        let most = i64::try_from(settings.late_turns).unwrap_or(i64::MAX);
         for contact in inbox::orphaned(&context.database, &settings.tenant, dead, most).await? {
             if let Some(at_work) = self.begin(*contact.conversation.as_uuid()) {
                 let late = self.late.clone();
-                self.spawn(at_work, contact.conversation, async move { late.answer_waiting(contact).await });
+                self.spawn(at_work, async move { late.answer_waiting(contact).await });
             }
         }
         Ok(())
     }
 
-    fn take_over(&self, Orphan { turn, conversation, state }: Orphan) {
-        let found = match state {
-            OrphanState::Said => {
-                self.late.confirmer.queue(turn, Watched::default());
-                "said"
-            }
-            OrphanState::Queued => {
-                self.late.confirmer.confirm(turn, Watched::default());
-                "queued"
-            }
-            OrphanState::Running => {
-                if let Some(at_work) = self.begin(*turn.as_uuid()) {
-                    let late = self.late.clone();
-                    self.spawn(at_work, conversation, async move { late.run_again(turn).await });
+    /// Replies that were said need no model: all of them, at once.
+    async fn hand_on_replies(&self) -> Result<(), StoreError> {
+        loop {
+            let orphans = self.search(Left::Said, MOST_SAID).await?;
+            for Orphan { turn, conversation, queued } in orphans.iter().copied() {
+                if !self.places().hand_on(*turn.as_uuid()) {
+                    return Ok(());
                 }
-                return;
+                let found = if queued {
+                    self.late.confirmer.confirm(turn, Watched::default());
+                    "queued"
+                } else {
+                    self.late.confirmer.queue(turn, Watched::default());
+                    "said"
+                };
+                tracing::warn!(%turn, %conversation, found, "reply of a dead process taken over");
             }
-        };
-        tracing::warn!(%turn, %conversation, found, "reply of a dead process taken over");
+            if orphans.len() < MOST_SAID {
+                return Ok(());
+            }
+        }
     }
 
-    /// `None` when it is at work on that already, or on enough.
-    fn begin(&self, id: uuid::Uuid) -> Option<AtWork> {
-        let mut all = self.at_work.lock().unwrap_or_else(PoisonError::into_inner);
-        let begins = !self.stopped.load(Ordering::Acquire) && all.len() < MOST_AT_ONCE && all.insert(id);
-        begins.then(|| AtWork { id, all: Arc::clone(&self.at_work) })
+    /// Fills the places that are free, first with the turns that contacts wait for, then with the oldest.
+    async fn run_turns(&self) -> Result<(), StoreError> {
+        while let Some(turn) = self.next_urgent() {
+            self.run_again(turn);
+        }
+        let free = self.places().free();
+        let orphans = if free == 0 { Vec::new() } else { self.search(Left::Running, free).await? };
+        if orphans.len() >= free {
+            self.places().expect_more();
+        }
+        for orphan in orphans {
+            self.run_again(orphan.turn);
+        }
+        Ok(())
     }
 
-    fn spawn(
-        &self,
-        at_work: AtWork,
-        conversation: ConversationId,
-        work: impl Future<Output = Result<(), StoreError>> + Send + 'static,
-    ) {
+    fn run_again(&self, turn: TurnId) {
+        if let Some(at_work) = self.begin(*turn.as_uuid()) {
+            let late = self.late.clone();
+            self.spawn(at_work, async move { late.run_again(turn).await });
+        }
+    }
+
+    fn next_urgent(&self) -> Option<TurnId> {
+        self.places().next_urgent()
+    }
+
+    async fn search(&self, left: Left, most: usize) -> Result<Vec<Orphan>, StoreError> {
+        let (context, known) = (&self.late.context, self.places().tried());
+        let (tenant, dead_secs) = (&context.settings.tenant, context.settings.process_dead.as_secs_f64());
+        let search = Search { left, tenant, dead_secs, known: &known, most };
+        orphans::find(&context.database, &search).await
+    }
+
+    /// `None` when it is at work on that already, was so a moment ago, or is on enough.
+    fn begin(&self, id: Uuid) -> Option<AtWork> {
+        self.places().begin(id).then(|| AtWork { id, recoverer: self.clone() })
+    }
+
+    fn places(&self) -> MutexGuard<'_, Places> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn spawn(&self, at_work: AtWork, work: impl Future<Output = Result<(), StoreError>> + Send + 'static) {
         self.io.spawn(async move {
             if let Err(error) = work.await {
-                tracing::warn!(%conversation, err = %error, "recovery of a contact not finished");
+                tracing::warn!(orphan = %at_work.id, err = %error, "recovery of a contact not finished");
             }
             drop(at_work);
         });

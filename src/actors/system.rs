@@ -111,6 +111,7 @@ fn worker_parts(
         database: context.database.clone(),
         claimant,
         pulse: context.pulse.clone(),
+        clock: Arc::clone(&context.clock),
         manychat: context.manychat.clone(),
         acting: acting.clone(),
         retry_window: settings.retry_window,
@@ -153,7 +154,8 @@ fn start_recovery(
         waker: waker.clone(),
         acting: acting.clone(),
     };
-    let recoverer = recovers.then(|| Recoverer::new(late, io.clone(), restarts.clone()));
+    let most = context.settings.late_turns;
+    let recoverer = recovers.then(|| Recoverer::new(late, most, io.clone(), restarts.clone()));
     Recovery { confirmer, resolver, recoverer }
 }
 
@@ -230,7 +232,16 @@ impl System {
         let handoff_tags = outbox.is_some().then(|| HandoffTags::new(&context, &snapshots, &io));
         let lanes = start_waking(&context, database, &waker, &io, &restarts);
         let steps = Arc::new(TurnSteps { context: Arc::clone(&context), resolver: resolver.clone() });
-        let shared = Arc::new(Shared { steps, confirmer: confirmer.clone(), waker, pulse, lanes, io });
+        let shared = Shared {
+            steps,
+            confirmer: confirmer.clone(),
+            waker,
+            pulse,
+            lanes,
+            recoverer: recoverer.clone(),
+            io,
+        };
+        let shared = Arc::new(shared);
         let directory = Directory::new(arbiters.iter().map(Arbiter::handle).collect(), shared, limits);
         let supervised = Arc::clone(&directory);
         let supervisor =

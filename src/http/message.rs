@@ -10,6 +10,8 @@ use actix_web::{HttpRequest, HttpResponse, web};
 use bytes::{Bytes, BytesMut};
 use futures_util::{FutureExt, StreamExt};
 use tokio::sync::oneshot;
+use tokio::sync::oneshot::error::RecvError;
+use tokio::time::error::Elapsed;
 use tracing::Span;
 
 use super::body::AnswerBody;
@@ -192,30 +194,68 @@ async fn run(
         return overload::handoff(door, snapshot, secret);
     }
     let until = tokio::time::Instant::from_std(deadline.at() + GRACE);
-    match tokio::time::timeout_at(until, answer).await {
-        // What a caller who hung up should have read goes through the outbox: dropping what is owed does that (GAP-CH-7).
-        Ok(Ok(Answer { body, owed })) => {
-            if owed.is_some() && peer.as_ref().is_some_and(|peer| peer.is_gone()) {
-                // Half-closed, it might still read: the text must not reach it twice.
-                return silence(door, snapshot, secret);
-            }
-            overload::block(AnswerBody::new(body, owed))
+    let answered = tokio::time::timeout_at(until, answer).await;
+    match given(answered, || peer.as_ref().is_some_and(|peer| peer.is_gone())) {
+        Ok(body) => overload::block(body),
+        Err(silence) => {
+            silence.report();
+            silent(door, snapshot, secret)
         }
-        Ok(Err(_)) => unanswered(door, snapshot, secret, "the turn ended without an answer", "turn_ended"),
-        Err(_) => unanswered(door, snapshot, secret, "the turn did not answer in time", "turn_late"),
     }
 }
 
-/// The turn's own end is reported where it happened; this line says what the request came to (ERR-2).
-fn unanswered(
-    door: &Door,
-    snapshot: &Snapshot,
-    secret: &Redacted<Arc<str>>,
-    err: &'static str,
-    code: &'static str,
-) -> HttpResponse {
-    tracing::error!(err, code, "unhandled error");
-    overload::handoff(door, snapshot, secret)
+/// Why a request whose message was accepted is answered without a text. The text comes through the outbox (ARC-40).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Silence {
+    /// The caller hung up. Half-closed, it might still read: the text must not reach it twice.
+    Gone,
+    /// The process was silent for so long that others may have sent the reply (ARC-44).
+    NotOurs,
+    /// The turn, or its conversation, ended otherwise. What it owes is resolved behind the request.
+    Ended,
+    /// The turn is not heard of, and goes on.
+    Late,
+}
+
+/// What the response says. A copy that nobody has recorded would reach the contact beside the reply that the turn still
+/// owes, so a turn that is not heard of says nothing here (ARC-40, ARC-43).
+fn given(
+    answered: Result<Result<Answer, RecvError>, Elapsed>,
+    is_gone: impl FnOnce() -> bool,
+) -> Result<AnswerBody, Silence> {
+    let Answer { body, owed } = answered.map_err(|_| Silence::Late)?.map_err(|_| Silence::Ended)?;
+    if owed.as_ref().is_some_and(|owed| !owed.is_ours()) {
+        return Err(Silence::NotOurs);
+    }
+    // What a caller who hung up should have read goes through the outbox: dropping what is owed does that (GAP-CH-7).
+    if owed.is_some() && is_gone() {
+        return Err(Silence::Gone);
+    }
+    Ok(AnswerBody::new(body, owed))
+}
+
+impl Silence {
+    /// The turn's own end is reported where it happened; these lines say what the request came to (ERR-2).
+    fn report(self) {
+        match self {
+            Self::Gone => {}
+            Self::NotOurs => tracing::warn!("reply left to others after a silence of its process"),
+            Self::Ended => {
+                tracing::error!(
+                    err = "the turn ended without an answer",
+                    code = "turn_ended",
+                    "unhandled error"
+                );
+            }
+            Self::Late => {
+                tracing::error!(
+                    err = "the turn did not answer in time",
+                    code = "turn_late",
+                    "unhandled error"
+                );
+            }
+        }
+    }
 }
 
 /// Tells the conversation whether this caller is still there.
@@ -224,9 +264,32 @@ fn is_gone(peer: Option<Arc<Connection>>) -> IsGone {
 }
 
 /// A block without a message (OUT-8).
-fn silence(door: &Door, snapshot: &Snapshot, secret: &Redacted<Arc<str>>) -> HttpResponse {
+fn silent(door: &Door, snapshot: &Snapshot, secret: &Redacted<Arc<str>>) -> HttpResponse {
     match Answers::of(&door.services.context, snapshot).silent(secret.expose()) {
         Ok(body) => overload::block(AnswerBody::new(body, None)),
         Err(_) => errors::internal(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn waited_for(answer: oneshot::Receiver<Answer>) -> Result<Result<Answer, RecvError>, Elapsed> {
+        tokio::time::timeout(Duration::from_secs(1), answer).await
+    }
+
+    /// ARC-40, ERR-1: a turn that is late or gone is answered for without a text: what it owes would follow one.
+    #[tokio::test(start_paused = true)]
+    async fn a_turn_that_is_not_heard_of_is_answered_without_a_text() {
+        let (outgoing, answer) = oneshot::channel();
+        assert_eq!(given(waited_for(answer).await, || false).err(), Some(Silence::Late));
+        drop(outgoing);
+        let (outgoing, answer) = oneshot::channel();
+        drop(outgoing);
+        assert_eq!(given(waited_for(answer).await, || false).err(), Some(Silence::Ended));
+        let (outgoing, answer) = oneshot::channel();
+        assert!(outgoing.send(Answer { body: b"line".to_vec(), owed: None }).is_ok());
+        assert!(given(waited_for(answer).await, || true).is_ok(), "nothing depends on who reads it");
     }
 }

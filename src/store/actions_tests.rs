@@ -61,7 +61,7 @@ async fn settled(fixture: &Fixture, deferred: bool, rest: Option<&str>) -> (Turn
 
 async fn claimant(fixture: &Fixture) -> Claimant {
     let tenant = TenantId::new("test").unwrap();
-    processes::beat(&fixture.client, fixture.process, &tenant).await.unwrap();
+    processes::enter(&fixture.client, fixture.process, &tenant, 20.0).await.unwrap();
     let second = std::time::Duration::from_secs(1);
     Claimant { tenant, process: fixture.process, lease: second * 60, dead: second * 20, gap: second }
 }
@@ -186,7 +186,7 @@ async fn actions_of_the_dead_are_taken_over_once() {
     let (turn, row) = settled(&fixture, false, None).await;
     fixture.confirmed(turn).await;
     let (tenant, other) = (TenantId::new("test").unwrap(), ProcessId::fresh());
-    processes::beat(&fixture.client, fixture.process, &tenant).await.unwrap();
+    processes::enter(&fixture.client, fixture.process, &tenant, 20.0).await.unwrap();
     let database = &fixture.database;
     assert!(take_over(database, row, &tenant, other, 60.0).await.unwrap().is_none());
     assert!(orphaned(database, &tenant, 60.0).await.unwrap().is_empty());

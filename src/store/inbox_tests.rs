@@ -46,7 +46,7 @@ impl Bench {
         let id: Uuid = client.query_one(sql, &[]).await.unwrap().get(0);
         let (here, there) = (ProcessId::fresh(), ProcessId::fresh());
         for process in [here, there] {
-            processes::beat(&client, process, &tenant()).await.unwrap();
+            processes::enter(&client, process, &tenant(), 20.0).await.unwrap();
         }
         Self { database, client, conversation: id.into(), here, there, _server: server }
     }
@@ -136,7 +136,7 @@ async fn erased_messages_make_no_conversation() {
     bench.keep(bench.here, "right", &erased).await;
     bench.client.batch_execute("delete from conversations").await.unwrap();
     let waits = bench.waits(bench.here, std::slice::from_ref(&erased)).await;
-    assert_eq!(waits, Waits { conversation: None, kept: vec![] });
+    assert_eq!(waits, Waits { conversation: None, kept: vec![], owed_first: None });
     let conversations = bench.client.query("select 1 from conversations", &[]).await.unwrap();
     assert!(conversations.is_empty());
     let unwritten = NewMessage { stored: false, ..later.clone() };
@@ -155,7 +155,10 @@ async fn a_turn_ends_before_another_processs_message() {
         bench.keep(process, "right", kept).await;
     }
     let waits = bench.waits(bench.there, std::slice::from_ref(&other)).await;
-    assert_eq!(waits, Waits { conversation: Some(bench.conversation), kept: vec![other.id] });
+    assert_eq!(
+        waits,
+        Waits { conversation: Some(bench.conversation), kept: vec![other.id], owed_first: None }
+    );
     assert_eq!(bench.started(bench.here, &[one, two, three.clone()]).await.taken, 2);
     assert_eq!(bench.texts().await, ["other", "three"], "rows become turns in Open");
     assert_eq!(bench.waits(bench.here, std::slice::from_ref(&three)).await.kept, [three.id]);
@@ -203,11 +206,28 @@ async fn messages_of_a_dead_process_are_found() {
     assert_eq!(found().await, 0, "the first one is in living hands");
     bench.client.execute("delete from rs_processes where id = $1", &[bench.here.as_uuid()]).await.unwrap();
     assert_eq!(found().await, 1);
-    processes::beat(&bench.client, bench.here, &tenant()).await.unwrap();
+    processes::enter(&bench.client, bench.here, &tenant(), 20.0).await.unwrap();
     assert_eq!(found().await, 0);
     let age = "update rs_inbox set created_at = now() - interval '31 minutes'";
     bench.client.batch_execute(age).await.unwrap();
     assert_eq!(found().await, 1);
+}
+
+/// DEC-35, ARC-43: messages that wait because a dead process owes the contact a turn say which one, so that it can be
+/// run next; a living one's turn is its own business.
+#[tokio::test]
+async fn who_waits_for_an_owed_turn_knows_which() {
+    let bench = Bench::new().await;
+    let turn = TurnId::fresh();
+    let sql = "insert into rs_owed (turn_id, conversation_id, tenant_id, process_id, fence, status, binding,
+                                    user_turn_ids, received_at)
+               select $1, id, 't', $2, 1, 'running', 'bound', '{}', now() from conversations";
+    bench.client.execute(sql, &[turn.as_uuid(), ProcessId::fresh().as_uuid()]).await.unwrap();
+    let fresh = NewMessage { stored: false, ..message("one") };
+    let waits = bench.waits(bench.here, &[fresh.clone()]).await;
+    assert_eq!((waits.kept, waits.owed_first), (vec![fresh.id], Some(turn)));
+    bench.client.execute(sql, &[turn.as_uuid(), bench.there.as_uuid()]).await.unwrap();
+    bench.started(bench.here, &[NewMessage { stored: true, ..fresh }]).await;
 }
 
 /// DEC-30: equal words with an equal proof within 30 s join, nothing else.

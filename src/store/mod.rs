@@ -23,6 +23,7 @@ pub mod inbox;
 pub mod migrations;
 pub mod notices;
 pub mod open;
+pub mod orphans;
 pub mod outbox;
 pub mod outbox_operator;
 pub mod owed;

@@ -78,6 +78,12 @@ pub(super) const RECORD: &str = concat!(
      ahead as (
        select coalesce(min(i.id), 9223372036854775807) as id from rs_inbox i join judged j on i.conversation_id = j.id
        where i.process_id <> $12 and i.message_id <> all ($9::uuid[])),
+     owed_first as (
+       select o.turn_id from rs_owed o join judged j on o.conversation_id = j.id
+       where o.status = 'running' and o.fence is not null and o.turn_id <> $5
+         and not exists (select 1 from rs_processes p where p.id = o.process_id
+                         and p.beat_at > statement_timestamp() - make_interval(secs => $16))
+       order by o.created_at limit 1),
      go as (
        select j.id, j.binding, (j.binding <> 'unbound' or not $4) as bound, l.fence,
               j.due and j.binding <> 'bound' as issue, j.given_up
@@ -86,11 +92,7 @@ pub(super) const RECORD: &str = concat!(
          and (j.binding = 'unbound' and $4
            or l.turn_id is not null
               and (select coalesce(min(id), 9223372036854775806) from mine) < (select id from ahead)
-              and not exists (
-                select 1 from rs_owed o
-                where o.conversation_id = j.id and o.status = 'running' and o.fence is not null and o.turn_id <> $5
-                  and not exists (select 1 from rs_processes p where p.id = o.process_id
-                                  and p.beat_at > clock_timestamp() - make_interval(secs => $16))))),
+              and not exists (select 1 from owed_first))),
      taken as (
        select m.id, m.text, m.kind, m.place
        from go cross join unnest($9::uuid[], $10::text[], $11::text[]) with ordinality as m(id, text, kind, place)
@@ -152,6 +154,7 @@ pub(super) const RECORD: &str = concat!(
      select exists (select 1 from go) as started, (select binding from judged) as binding,
             (select turn_count from changed where bound) as turn_count, (select count from rated) as hourly_count,
             (select count(*) from taken)::integer as taken, (select id from token_row) as token_row,
+            (select turn_id from owed_first where not exists (select 1 from go)) as owed_first,
             array(select message_id from mine union select message_id from kept) as waiting"
 );
 
@@ -273,6 +276,8 @@ pub struct Waits {
     pub conversation: Option<ConversationId>,
     /// Those of the messages that stand in the inbox now. Any other was there and has been taken over or erased.
     pub kept: Vec<Uuid>,
+    /// A turn that a dead process owes the contact: it runs before them (DEC-35).
+    pub owed_first: Option<TurnId>,
 }
 
 /// A turn that may run.
@@ -361,7 +366,8 @@ async fn open_once(database: &Database, request: &OpenRequest) -> Result<Opened,
     }
     let conversation = lane_row.map(|row| row.try_get::<_, Uuid>("id")).transpose()?;
     let conversation = conversation.map(ConversationId::from);
-    Ok(Opened::Waiting(Waits { conversation, kept: recorded.try_get("waiting")? }))
+    let owed_first = recorded.try_get::<_, Option<Uuid>>("owed_first")?.map(TurnId::from);
+    Ok(Opened::Waiting(Waits { conversation, kept: recorded.try_get("waiting")?, owed_first }))
 }
 
 /// Values derived from the request that the statements refer to.

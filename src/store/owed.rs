@@ -13,7 +13,6 @@ use super::open::day_of;
 use super::pool::Lease;
 use super::{Database, StoreError};
 use crate::domain::{ConversationId, ProcessId, SubscriberId, TenantId, TurnId};
-use crate::telemetry::crash_points::{self, Sabotage};
 
 /// When a reply of the contact `c` that is queued now is due: never before one that is queued already (BOX-3).
 macro_rules! due_behind {
@@ -60,15 +59,6 @@ pub(super) const CONFIRM: &str = "
       (select jsonb_agg(jsonb_build_object('turn', opened.turn_id, 'conversation', opened.conversation_id,
                                            'subscriber', c.subscriber_id, 'actions', opened.actions))
        from opened join conversations c on c.id = opened.conversation_id) as opened";
-
-/// What dead processes of the tenant have left: replies that were said and not handed over, and turns that never
-/// ended.
-const ORPHANS: &str = "
-    select o.turn_id, o.conversation_id, o.status, o.queued from rs_owed o
-    where o.tenant_id = $1
-      and not exists (select 1 from rs_processes p where p.id = o.process_id
-                      and p.beat_at > clock_timestamp() - make_interval(secs => $2))
-    order by o.created_at limit 100";
 
 /// Puts a said reply into the outbox, once and whole. It keeps its place among the contact's replies: another process may
 /// have queued a later one meanwhile (LANE-6, ARC-43). It is due behind those that were queued before it (BOX-3), and when
@@ -362,59 +352,6 @@ async fn without_turn(lease: &Lease, handoff: &Handoff<'_>, sure: bool) -> Resul
         handed_off: row.try_get("handed_off")?,
         conversation: conversation.map(ConversationId::from),
     })
-}
-
-/// What a dead process owed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Orphan {
-    /// The turn.
-    pub turn: TurnId,
-    /// Whose it is.
-    pub conversation: ConversationId,
-    /// How far it came.
-    pub state: OrphanState,
-}
-
-/// How far a turn of a dead process came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OrphanState {
-    /// A reply that may or may not have reached its contact: it goes through the outbox (ARC-43).
-    Said,
-    /// A reply that stands in the outbox already and only needs confirming.
-    Queued,
-    /// A turn that never ended.
-    Running,
-}
-
-/// Finds what dead processes have left, oldest first, at most 100.
-///
-/// # Errors
-/// When the database does not answer.
-pub async fn orphans(
-    database: &Database,
-    tenant: &TenantId,
-    dead_secs: f64,
-) -> Result<Vec<Orphan>, StoreError> {
-    if crash_points::is_sabotaged(Sabotage::Owed) {
-        return Ok(Vec::new());
-    }
-    let lease = database.lease().await?;
-    let statement = lease.prepared(ORPHANS).await?;
-    let rows = lease.client()?.query(&statement, &[&tenant.as_str(), &dead_secs]).await?;
-    lease.give_back();
-    rows.iter()
-        .map(|row| {
-            let turn = TurnId::from(row.try_get::<_, Uuid>("turn_id")?);
-            let conversation = ConversationId::from(row.try_get::<_, Uuid>("conversation_id")?);
-            let (status, queued): (&str, bool) = (row.try_get("status")?, row.try_get("queued")?);
-            let state = match (status, queued) {
-                ("running", _) => OrphanState::Running,
-                (_, true) => OrphanState::Queued,
-                (_, false) => OrphanState::Said,
-            };
-            Ok(Orphan { turn, conversation, state })
-        })
-        .collect()
 }
 
 /// The payload of a reply row: the texts as the contact will read them, one delivery per text (CHC-4, DB-12).

@@ -5,18 +5,52 @@ use tokio_postgres::Client;
 use super::StoreError;
 use crate::domain::{ProcessId, TenantId};
 
-const BEAT: &str = "insert into rs_processes (id, tenant_id) values ($1, $2)
-    on conflict (id) do update set beat_at = clock_timestamp()";
+/// A process that is not known yet, or was registered a moment ago by a statement that did not answer.
+const ENTER: &str = "insert into rs_processes as p (id, tenant_id) values ($1, $2)
+    on conflict (id) do update set beat_at = clock_timestamp()
+      where p.beat_at > clock_timestamp() - make_interval(secs => $3)";
+
+/// A row that others count as dead, or have removed, stays as it is: whatever was taken under its id is theirs.
+const BEAT: &str = "update rs_processes set beat_at = clock_timestamp()
+    where id = $1 and beat_at > clock_timestamp() - make_interval(secs => $2)";
 
 const LEAVE: &str = "delete from rs_processes where id = $1";
 
-/// Registers the process or renews its beat, on the heartbeat's own connection.
+/// What a beat came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beat {
+    /// The id is alive to everybody.
+    Alive,
+    /// Others have counted the id as dead: it never beats again (ARC-44).
+    Dead,
+}
+
+impl Beat {
+    const fn of(changed: u64) -> Self {
+        if changed == 0 { Self::Dead } else { Self::Alive }
+    }
+}
+
+/// Registers a process, on the heartbeat's own connection: its first beat. `dead_secs`: `PROCESS_DEAD_MS`.
 ///
 /// # Errors
-/// When the beat may not have arrived.
-pub async fn beat(client: &Client, process: ProcessId, tenant: &TenantId) -> Result<(), StoreError> {
-    client.execute(BEAT, &[process.as_uuid(), &tenant.as_str()]).await?;
-    Ok(())
+/// When the beat may not have arrived: call again.
+pub async fn enter(
+    client: &Client,
+    process: ProcessId,
+    tenant: &TenantId,
+    dead_secs: f64,
+) -> Result<Beat, StoreError> {
+    let changed = client.execute(ENTER, &[process.as_uuid(), &tenant.as_str(), &dead_secs]).await?;
+    Ok(Beat::of(changed))
+}
+
+/// Renews the beat of a registered process, unless it counts as dead by now.
+///
+/// # Errors
+/// When the beat may not have arrived: call again.
+pub async fn beat(client: &Client, process: ProcessId, dead_secs: f64) -> Result<Beat, StoreError> {
+    Ok(Beat::of(client.execute(BEAT, &[process.as_uuid(), &dead_secs]).await?))
 }
 
 /// Takes the process off the list at shutdown: whatever it still held counts as free from now on.
@@ -26,4 +60,34 @@ pub async fn beat(client: &Client, process: ProcessId, tenant: &TenantId) -> Res
 pub async fn leave(client: &Client, process: ProcessId) -> Result<(), StoreError> {
     client.execute(LEAVE, &[process.as_uuid()]).await?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::embedded::testing::TestServer;
+
+    const DEAD: f64 = 20.0;
+
+    /// ARC-44: an id that others count as dead never beats again, be its statement ever so late, and an id whose row
+    /// they have removed does not come back; a living one goes on, and a first beat may be repeated.
+    #[tokio::test]
+    async fn a_dead_id_never_beats_again() {
+        let server = TestServer::database().unwrap();
+        let client = server.connect().await.unwrap();
+        let (tenant, process) = (TenantId::new("t").unwrap(), ProcessId::fresh());
+        for _ in 0..2 {
+            assert_eq!(enter(&client, process, &tenant, DEAD).await.unwrap(), Beat::Alive);
+        }
+        assert_eq!(beat(&client, process, DEAD).await.unwrap(), Beat::Alive);
+        let back = "update rs_processes set beat_at = beat_at - interval '21 seconds'";
+        client.batch_execute(back).await.unwrap();
+        assert_eq!(beat(&client, process, DEAD).await.unwrap(), Beat::Dead);
+        assert_eq!(enter(&client, process, &tenant, DEAD).await.unwrap(), Beat::Dead);
+        let old =
+            "select count(*) from rs_processes where beat_at < clock_timestamp() - interval '20 seconds'";
+        assert_eq!(client.query_one(old, &[]).await.unwrap().get::<_, i64>(0), 1, "the row stays as old");
+        leave(&client, process).await.unwrap();
+        assert_eq!(beat(&client, process, DEAD).await.unwrap(), Beat::Dead, "nor is it made anew");
+    }
 }

@@ -57,7 +57,8 @@ impl Pulse {
     /// the id as dead (ARC-44).
     #[must_use]
     pub fn holds(&self, process: ProcessId) -> bool {
-        self.process() == process && !self.is_silent()
+        // In this order: the beat of a new id shows after the id.
+        !self.is_silent() && self.process() == process
     }
 
     /// True when the last confirmed beat is so old that others count this id as dead.
@@ -66,12 +67,27 @@ impl Pulse {
         self.age().is_some_and(|age| age >= self.dead)
     }
 
-    /// Leaves the old id and everything that was taken under it to others, and goes on as somebody new.
-    pub fn take_new_id(&self, process: ProcessId) {
+    /// Leaves the old id and everything that was taken under it to others, and goes on as somebody new whose first beat
+    /// was sent then (by [`boot_clock_ms`]) and is confirmed. Until now the process had no id to take anything under:
+    /// others count an id that has not beaten as dead. False: that beat is so old already that they may count this id as
+    /// dead too, and nothing has changed.
+    #[must_use]
+    pub fn take_new_id(&self, process: ProcessId, sent: u64) -> bool {
+        if self.is_too_old(sent) {
+            return false;
+        }
         self.shared.life.fetch_add(1, Ordering::AcqRel);
-        self.shared.last_sent.store(0, Ordering::Release);
-        self.shared.life_began.store(0, Ordering::Release);
+        self.shared.life_began.store(sent, Ordering::Release);
         *self.shared.process.write().unwrap_or_else(PoisonError::into_inner) = process;
+        // Last: it ends the silence for all who look.
+        self.shared.last_sent.store(sent, Ordering::Release);
+        true
+    }
+
+    /// After how long without a beat an id counts as dead: `PROCESS_DEAD_MS`.
+    #[must_use]
+    pub const fn dead(&self) -> Duration {
+        self.dead
     }
 
     /// A number that changes when the process was silent for so long that others may have taken over meanwhile.
@@ -115,14 +131,23 @@ impl Pulse {
         }
     }
 
-    /// A beat that was sent then (by [`boot_clock_ms`]) is confirmed.
-    pub fn confirmed(&self, sent: u64) {
+    /// A beat of this id that was sent then (by [`boot_clock_ms`]) is confirmed. False: the process has been silent for so
+    /// long meanwhile that others may count the id as dead, whatever the database says now; it needs a new one.
+    pub fn confirmed(&self, sent: u64) -> bool {
+        if self.is_silent() || self.is_too_old(sent) {
+            return false;
+        }
         let before = self.shared.last_sent.load(Ordering::Acquire);
         if before == 0 || Duration::from_millis(sent.saturating_sub(before)) > self.limit {
             self.shared.life.fetch_add(u64::from(before != 0), Ordering::AcqRel);
             self.shared.life_began.store(sent, Ordering::Release);
         }
         self.shared.last_sent.store(sent, Ordering::Release);
+        true
+    }
+
+    fn is_too_old(&self, sent: u64) -> bool {
+        Duration::from_millis(boot_clock_ms().saturating_sub(sent)) >= self.dead
     }
 }
 
@@ -153,6 +178,13 @@ mod tests {
 
     fn pulse() -> Pulse {
         Pulse::new(ProcessId::fresh(), DEAD)
+    }
+
+    /// The pulse of a process whose last confirmed beat was sent that long ago.
+    fn silent_since(process: ProcessId, millis: u64) -> Pulse {
+        let silent = Pulse::new(process, DEAD);
+        silent.shared.last_sent.store(ago(millis), Ordering::Release);
+        silent
     }
 
     /// A moment that long ago.
@@ -188,9 +220,9 @@ mod tests {
     fn a_silence_ends_a_life() {
         let pulse = pulse();
         let now = boot_clock_ms();
-        pulse.confirmed(ago(30_000));
+        pulse.confirmed(ago(15_000));
         let before = pulse.life();
-        pulse.confirmed(now);
+        assert!(pulse.confirmed(now));
         assert!(!pulse.allows(before));
         assert!(pulse.allows(pulse.life()));
         pulse.confirmed(now + 5000);
@@ -205,32 +237,47 @@ mod tests {
         let old = pulse.process();
         pulse.confirmed(ago(19_000));
         assert!(pulse.holds(old) && !pulse.is_silent());
-        let silent = Pulse::new(old, DEAD);
-        silent.confirmed(ago(20_001));
+        let silent = silent_since(old, 20_001);
         assert!(silent.is_silent() && !silent.holds(old));
-        let life = silent.life();
-        let fresh = ProcessId::fresh();
-        silent.take_new_id(fresh);
-        assert!(!silent.is_silent(), "one silence makes one new id");
-        assert!(!silent.holds(old) && silent.holds(fresh));
-        assert!(!silent.allows(silent.life()), "no call before the new id has beaten");
-        silent.confirmed(boot_clock_ms());
+        let (life, fresh) = (silent.life(), ProcessId::fresh());
+        assert!(silent.take_new_id(fresh, boot_clock_ms()));
+        assert!(!silent.is_silent() && !silent.holds(old) && silent.holds(fresh));
         assert!(silent.allows(silent.life()) && !silent.allows(life));
         assert!(!silent.may_judge(), "its own beats are too young to call others dead");
+    }
+
+    /// ARC-44: a beat whose confirmation comes only when others may count the id as dead revives nothing, even if the
+    /// database took it in time; nor does it make a new id.
+    #[test]
+    fn a_late_confirmation_revives_no_id() {
+        let old = ProcessId::fresh();
+        let silent = silent_since(old, 20_001);
+        let life = silent.life();
+        assert!(!silent.confirmed(boot_clock_ms()), "its beats are too far apart");
+        assert!(!silent.take_new_id(ProcessId::fresh(), ago(20_001)), "the first beat is too old already");
+        assert!(silent.is_silent() && !silent.holds(old) && silent.process() == old);
+        assert!(!silent.allows(life) && !silent.allows(silent.life()) && !silent.may_judge());
+        let mute = pulse();
+        assert!(!mute.confirmed(ago(20_001)), "nor does one begin with such a beat");
+        assert_eq!(mute.age(), None);
     }
 
     /// ARC-44: others are called dead only after an unbroken row of own beats.
     #[test]
     fn only_unbroken_beats_may_judge() {
         let pulse = pulse();
-        for millis in [27_000, 22_000, 17_000, 12_000, 7000, 2000] {
-            pulse.confirmed(ago(millis));
+        pulse.shared.life_began.store(ago(27_000), Ordering::Release);
+        pulse.shared.last_sent.store(ago(17_000), Ordering::Release);
+        for millis in [12_000, 7000, 2000] {
+            assert!(pulse.confirmed(ago(millis)));
         }
         assert!(pulse.may_judge());
         assert!((pulse.others_dead_secs() - 20.0).abs() < f64::EPSILON);
         let broken = Pulse::new(ProcessId::fresh(), DEAD);
-        for millis in [27_000, 22_000, 7000, 2000] {
-            broken.confirmed(ago(millis));
+        broken.shared.life_began.store(ago(27_000), Ordering::Release);
+        broken.shared.last_sent.store(ago(17_000), Ordering::Release);
+        for millis in [7000, 2000] {
+            assert!(broken.confirmed(ago(millis)));
         }
         assert!(!broken.may_judge());
         assert!(broken.others_dead_secs() > 1e8);

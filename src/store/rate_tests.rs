@@ -101,7 +101,7 @@ async fn a_place_counts_the_living() {
     assert_eq!(bench.reserve().await.alive, 1, "a process without a beat still counts itself");
     for tenant in ["t", "t", "t", "other"] {
         let tenant = TenantId::new(tenant).unwrap();
-        processes::beat(&bench.client, ProcessId::fresh(), &tenant).await.unwrap();
+        processes::enter(&bench.client, ProcessId::fresh(), &tenant, 20.0).await.unwrap();
     }
     let dead = "update rs_processes set beat_at = beat_at - interval '21 seconds'
                 where id = (select id from rs_processes where tenant_id = 't' limit 1)";

@@ -43,7 +43,7 @@ impl Bench {
     async fn taker(&self) -> Taker {
         let tenant = TenantId::new("t").unwrap();
         let process = ProcessId::fresh();
-        processes::beat(&self.client, process, &tenant).await.unwrap();
+        processes::enter(&self.client, process, &tenant, 20.0).await.unwrap();
         Taker {
             tenant,
             process,

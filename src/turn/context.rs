@@ -53,6 +53,9 @@ pub struct TurnSettings {
     pub model_abort: Duration,
     /// `PROCESS_DEAD_MS`.
     pub process_dead: Duration,
+    /// Most turns of dead processes at the same time: half of `MODEL_MAX_CONCURRENT`, for living contacts need the model
+    /// too; at least 1.
+    pub late_turns: usize,
 }
 
 impl TurnSettings {
@@ -68,6 +71,7 @@ impl TurnSettings {
             race_deadline: settings.race_deadline,
             model_abort: settings.model_abort,
             process_dead: settings.process_dead,
+            late_turns: (settings.model.max_concurrent / 2).max(1),
         }
     }
 

@@ -66,6 +66,12 @@ pub async fn open(context: &TurnContext, request: &TurnRequest, limit: Option<Du
     let Some(live) = request.live() else {
         return OpenReport::Failed(StoreError::Unexpected { what: "a turn without a message" });
     };
+    // Under an id that others count as dead the turn would be theirs at once, and run twice (ARC-44).
+    if !context.pulse.holds(request.process) {
+        return OpenReport::Failed(StoreError::Unavailable {
+            reason: "this process was silent for too long",
+        });
+    }
     let rules = &request.snapshot.tenant.rules;
     let fresh = fresh_token();
     let flight = OpenRequest {

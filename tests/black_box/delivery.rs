@@ -170,3 +170,32 @@ async fn a_refusal_ends_at_once_and_attempts_alone_end_nothing() {
                   where c.escalated_at is not null";
     assert_eq!(app.rows(called).await, [json!({ "subscriber_id": ANN })]);
 }
+
+/// ARC-46: what waited until its contact could not be reached any more is not sent; the contact is marked, and a person
+/// is called. Who has written since gets an old reply all the same.
+#[tokio::test]
+async fn nothing_is_sent_to_a_contact_who_wrote_a_day_ago() {
+    let stub = StubManyChat::start().await;
+    let mut app = worker(&stub).await;
+    for contact in [ANN, BEN] {
+        queue(&app, contact, &["late"]).await;
+    }
+    app.run(&format!(
+        "update outbox set created_at = created_at - interval '25 hours';
+         update conversations set last_message_at = now() - case when subscriber_id = '{ANN}'
+           then interval '25 hours' else interval '1 hour' end"
+    ))
+    .await;
+    app.spawn();
+    let ends = app.await_that("select subscriber_id, status, last_error from outbox order by 1", |rows| {
+        rows.iter().all(|row| row["status"] != "pending" && row["status"] != "delivering")
+    });
+    let [ann, ben]: [Value; 2] = ends.await.try_into().unwrap();
+    assert_eq!((&ann["status"], &ben["status"]), (&json!("failed"), &json!("delivered")));
+    assert_eq!(ann["last_error"], "the contact last wrote more than 24 hours ago");
+    assert_eq!((asked(&stub, ANN), asked(&stub, BEN)), (vec![], vec!["late".to_owned(), "play".to_owned()]));
+    let marked = "select c.subscriber_id from conversations c join rs_handoffs h on h.conversation_id = c.id
+                  where c.escalated_at is not null and h.closed_at is null";
+    assert_eq!(app.rows(marked).await, [json!({ "subscriber_id": ANN })]);
+    assert_eq!(app.log_line("too late to answer: a person has to write").await["level"], 50);
+}

@@ -121,6 +121,32 @@ async fn after_a_day_the_contact_is_only_marked() {
     assert_eq!(app.log_line("too late to answer: a person has to write").await["level"], 50);
 }
 
+/// ARC-46: the same for a reply that was settled and not handed over when its process died.
+#[tokio::test]
+async fn after_a_day_a_reply_that_was_said_is_not_sent_either() {
+    let mut app =
+        short_lived().env("AGENT_MODEL", "mock:demo").env("CRASH_AT", "settle_committed").start().await;
+    // The answer never comes.
+    drop(app.raw_request("how much is it?"));
+    app.await_rows("select 1 from rs_owed where status = 'said'").await;
+    app.env.remove("CRASH_AT");
+    app.run(
+        "update rs_owed set received_at = received_at - interval '25 hours', said_at = said_at - interval '25 hours';
+         update conversations set last_message_at = last_message_at - interval '25 hours'",
+    )
+    .await;
+    relaunch(&mut app).await;
+    let queued = "select status, last_error from outbox where kind = 'reply' and status <> 'pending'";
+    let ended = app.await_that(queued, |rows| rows.iter().any(|row| row["status"] == "failed")).await;
+    assert_eq!(
+        ended,
+        [json!({"status": "failed", "last_error": "the contact last wrote more than 24 hours ago"})]
+    );
+    nothing_is_left(&app).await;
+    assert_eq!(app.rows("select 1 from conversations where escalated_at is not null").await.len(), 1);
+    assert_eq!(app.rows("select 1 from rs_handoffs where closed_at is null").await.len(), 1);
+}
+
 /// ARC-45a: the link of a file dies with its process, so a file that waited ends with a person.
 #[tokio::test]
 async fn a_file_that_waited_in_a_dead_process_ends_with_a_person() {
@@ -215,8 +241,10 @@ async fn an_outage_of_the_database_silences_nobody() {
     let before = process_of(&app).await;
     assert!(app.send("how much is it?").await.texts()[0].contains("$450.00"));
     proxy.stall(true);
-    app.log_line("silent for too long: going on under a new process id").await;
+    app.log_line("silent for too long: what this process held is left to others").await;
+    assert_eq!(process_of(&app).await, before, "an id that has not beaten belongs to nobody yet");
     proxy.stall(false);
+    app.log_line("silent for too long: going on under a new process id").await;
     assert_ne!(process_of(&app).await, before);
     assert_eq!(app.send("thanks").await.texts().len(), 1);
     assert_eq!(app.turns().await[3]["outcome"], "answered_inline");

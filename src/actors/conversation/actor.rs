@@ -19,6 +19,7 @@ use crate::actors::answer::{Counted, Told};
 use crate::actors::confirmer::{Confirmer, Watched};
 use crate::actors::directory::{ContactKey, Directory};
 use crate::actors::outbox::OutboxWaker;
+use crate::actors::recoverer::Recoverer;
 use crate::actors::waking::LaneWatch;
 use crate::domain::Deadline;
 use crate::store::inbox::Kept;
@@ -36,6 +37,11 @@ const LANE_PAUSE: Duration = Duration::from_secs(1);
 const IN_HAND_PAUSE: Duration = Duration::from_millis(2);
 /// After this many pauses the turn goes on all the same, and its reply goes behind the one before it (LANE-6).
 const MOST_IN_HAND_WAITS: u32 = 500;
+/// How long to wait for the new id of a process that was silent for too long: it is there as soon as the database has
+/// answered a beat.
+const NEW_ID_PAUSE: Duration = Duration::from_millis(50);
+/// After this many pauses the database is away, and the turn fails as it does in any outage.
+const MOST_NEW_ID_WAITS: u32 = 20;
 /// A flight that has less than this is not started: it would be cut off and its outcome unknown, while the contact
 /// reads the handoff copy (ARC-31).
 const SHORTEST_FLIGHT: Duration = Duration::from_millis(20);
@@ -52,6 +58,8 @@ pub(in crate::actors) struct Shared {
     pub(in crate::actors) pulse: Pulse,
     /// Where conversations that wait for a lane are found when it is free.
     pub(in crate::actors) lanes: LaneWatch,
+    /// Runs what dead processes owe; `None` in a process that recovers nothing.
+    pub(in crate::actors) recoverer: Option<Recoverer>,
     /// The runtime that steps run on; nothing may block an arbiter (ARC-21).
     pub(in crate::actors) io: Handle,
 }
@@ -151,7 +159,7 @@ impl ConversationActor {
         match effect {
             Effect::Store(ticket) => self.keep(ticket, ctx),
             Effect::WaitForQuiet(first) => self.wait_for_quiet(first, ctx),
-            Effect::Open(tickets) => self.begin(&tickets, ctx),
+            Effect::Open(tickets) => self.begin(tickets, 0, ctx),
             Effect::WaitForLane => self.wait_for_lane(ctx),
             Effect::Decide(turn) => self.decide(turn, ctx),
             Effect::Settle { turn, deferred, held } => self.settle(turn, deferred, held, ctx),
@@ -226,9 +234,14 @@ impl ConversationActor {
         self.feed(Event::LaneTimerFired, ctx);
     }
 
-    /// Takes the turn's messages out of the mailbox and opens it.
-    fn begin(&mut self, tickets: &[Ticket], ctx: &mut Context<Self>) {
-        let current = Current::of(self.mailbox.take(tickets), self.shared.pulse.process());
+    /// Takes the turn's messages out of the mailbox and opens it. Under an id that others count as dead it would be theirs
+    /// at once: after a silence the new one is waited for (ARC-44).
+    fn begin(&mut self, tickets: Vec<Ticket>, waits: u32, ctx: &mut Context<Self>) {
+        if self.shared.pulse.is_silent() && waits < MOST_NEW_ID_WAITS {
+            ctx.run_later(NEW_ID_PAUSE, move |actor, ctx| actor.begin(tickets, waits + 1, ctx));
+            return;
+        }
+        let current = Current::of(self.mailbox.take(&tickets), self.shared.pulse.process());
         let (Some(turn), Some(current)) = (tickets.first().copied(), current) else { return };
         self.turns.insert(turn, current);
         self.give_up_waiting(turn, ctx);
@@ -377,6 +390,9 @@ impl ConversationActor {
         if let Some(conversation) = waits.conversation {
             self.mailbox.face.set_conversation(conversation);
         }
+        if let (Some(owed), Some(recoverer)) = (waits.owed_first, &self.shared.recoverer) {
+            recoverer.run_first(owed);
+        }
         let Some(current) = self.turns.remove(&turn) else { return OpenResult::Waits { gone: Vec::new() } };
         let arrivals = current.into_arrivals(&waits.kept);
         let gone =
@@ -442,10 +458,9 @@ impl Actor for ConversationActor {
     /// Runs after an orderly leave and while a panic unwinds alike.
     fn stopped(&mut self, _: &mut Self::Context) {
         for (_, mut current) in self.turns.drain() {
-            // Dropping the callers makes their requests answer the handoff copy.
-            let told = if current.is_waited_for() { Told::Yes } else { Told::No };
+            // Dropping the callers answers their requests silently: nobody knows here whether a reply was settled.
             let failure = current.failure(self.mailbox.face.conversation());
-            self.shared.steps.resolve_later(Arc::clone(&current.request), told, failure);
+            self.shared.steps.resolve_later(Arc::clone(&current.request), Told::No, failure);
         }
         if let Some(directory) = self.directory.upgrade() {
             directory.ended(&self.key, self.generation);

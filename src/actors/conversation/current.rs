@@ -10,7 +10,7 @@ use super::actor::Shared;
 use super::events::{Playing, Telling, Ticket};
 use super::mailbox::{Arrival, Mailbox, Slot, repeats};
 use super::steps::Copy;
-use crate::actors::answer::{Answer, HandoffReceipt, Owed, OwedReply, Told};
+use crate::actors::answer::{Answer, HandoffReceipt, Holder, Owed, OwedReply, Told};
 use crate::actors::resolver::{Failure, Left};
 use crate::domain::{ConversationId, Deadline, ProcessId, TurnId};
 use crate::store::StoreError;
@@ -147,11 +147,6 @@ impl Current {
         Some(live.deadline.budget())
     }
 
-    /// True when the request that gets the reply is still open, and its caller not known to be gone.
-    pub(super) fn is_waited_for(&self) -> bool {
-        self.callers.last().is_some_and(|live| !live.slot.is_answered() && !live.slot.is_gone())
-    }
-
     /// How the turn failed. An error that is not known stands for a panic: nobody knows how far it came.
     pub(super) fn failure(&mut self, conversation: Option<ConversationId>) -> Failure {
         let cause = self.error.take().unwrap_or(StoreError::InDoubt);
@@ -230,7 +225,8 @@ impl Current {
         let Some(copy) = copy_of(telling) else {
             let body = self.rendered.take()?;
             let (confirmer, freed) = (shared.confirmer.clone(), self.freed());
-            let owed = OwedReply::new(self.request.id, confirmer, &mailbox.replies, freed);
+            let holder = Holder { pulse: shared.pulse.clone(), process: self.request.process };
+            let owed = OwedReply::new(self.request.id, holder, confirmer, &mailbox.replies, freed);
             return Some(Answer { body, owed: Some(Owed::Reply(owed)) });
         };
         let slot = &self.callers.get(place)?.slot;

@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 use super::delivery::{self, Ended};
 use super::token;
 use crate::actors::acting::Acting;
+use crate::domain::Clock;
 use crate::manychat;
 use crate::store::outbox::{self, Claim, Claimant, Claimed, TokenClaim};
 use crate::store::{Database, Pulse, StoreError};
@@ -43,6 +44,7 @@ pub(in crate::actors) struct WorkerParts {
     pub(in crate::actors) database: Database,
     pub(in crate::actors) claimant: Claimant,
     pub(in crate::actors) pulse: Pulse,
+    pub(in crate::actors) clock: Arc<dyn Clock>,
     pub(in crate::actors) manychat: manychat::Handle,
     /// Performs what follows a delivered reply (WRK-7).
     pub(in crate::actors) acting: Acting,
@@ -315,6 +317,10 @@ async fn claim(
     parts: &WorkerParts,
     (replies, tokens): (usize, usize),
 ) -> Result<(Claimed, Option<Duration>), StoreError> {
+    // What is claimed under an id that others count as dead is theirs at once (ARC-44).
+    if parts.pulse.is_silent() {
+        return Ok((Claimed::default(), None));
+    }
     // The id can change, and nobody may be called dead while this process is not sure of itself (ARC-44).
     let claimant = Claimant {
         process: parts.pulse.process(),

@@ -6,10 +6,11 @@ use uuid::Uuid;
 
 use super::actor::WorkerParts;
 use crate::actors::acting::Path;
+use crate::actors::late::{UNREACHABLE, is_out_of_reach};
 use crate::domain::ContactText;
 use crate::manychat::{Class, ManyChatError};
-use crate::store::StoreError;
 use crate::store::outbox::{self, Claim, Held};
+use crate::store::{StoreError, contacts};
 use crate::telemetry::crash_points::{self, Point};
 
 /// Longest pause before another attempt (BOX-13).
@@ -19,6 +20,11 @@ const RECORD_PAUSE: Duration = Duration::from_millis(500);
 /// Tries to record it. After that the lease ends and the text may be sent a second time: the one duplicate that a
 /// lost database makes possible (ARC-43).
 const RECORD_TRIES: u32 = 240;
+
+/// How long a question before the first text may take.
+const ASKED: Duration = Duration::from_secs(10);
+/// Why a reply was not sent.
+const TOO_LATE: &str = "the contact last wrote more than 24 hours ago";
 
 /// How a delivery ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +43,12 @@ pub(super) enum Ended {
 
 /// Delivers what is left of the reply (GAP-DL-2) and records the end.
 pub(super) async fn deliver(parts: &WorkerParts, claim: Claim) -> Ended {
+    match tokio::time::timeout(ASKED, is_too_late(parts, &claim)).await {
+        Ok(Ok(false)) => {}
+        Ok(Ok(true)) => return end_unsent(parts, &claim).await,
+        // Nothing was sent: whoever claims it next asks again.
+        Ok(Err(_)) | Err(_) => return Ended::Lost,
+    }
     for (index, text) in claim.texts.expose().iter().enumerate().skip(claim.sent) {
         // After a silence others may be sending it (ARC-44).
         if !parts.pulse.holds(claim.process) {
@@ -62,6 +74,27 @@ pub(super) async fn deliver(parts: &WorkerParts, claim: Claim) -> Ended {
         parts.acting.perform_later(open, Path::Deferred);
     }
     Ended::Delivered
+}
+
+/// Whether the contact last wrote so long ago that the channel delivers nothing (ARC-46). Both are asked, because a message
+/// that proves nothing does not count as the contact's last one, and an operator who sends a dead letter anew knows
+/// better. Each is compared by its own clock (ARC-50).
+async fn is_too_late(parts: &WorkerParts, claim: &Claim) -> Result<bool, StoreError> {
+    let is_old = claim.age > UNREACHABLE.unsigned_abs();
+    let Some(conversation) = claim.conversation.filter(|_| is_old) else { return Ok(false) };
+    let last = contacts::last_message(&parts.database, conversation).await?;
+    Ok(last.is_some_and(|last| is_out_of_reach(last, parts.clock.now())))
+}
+
+/// A person has to write: the contact is marked, the reply is listed for the operator, nothing is sent.
+async fn end_unsent(parts: &WorkerParts, claim: &Claim) -> Ended {
+    let held = record(|| outbox::dead_letter(&parts.database, &parts.claimant, claim, TOO_LATE)).await;
+    if held == Held::Lost {
+        return Ended::Lost;
+    }
+    let conversation = claim.conversation.map(tracing::field::display);
+    tracing::error!(outboxId = %claim.id, conversation, "too late to answer: a person has to write");
+    Ended::DeadLettered
 }
 
 enum Sent {
