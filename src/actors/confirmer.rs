@@ -2,7 +2,7 @@
 //! none is under way, and everything that arrives meanwhile makes the next one.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -24,8 +24,10 @@ use crate::telemetry::crash_points::{self, Point};
 const BATCH: usize = 512;
 /// What one statement may take.
 const LIMIT: Duration = Duration::from_secs(10);
-/// First and longest pause after a failed statement.
+/// First and longest pause after a statement that was not answered.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+/// First and longest pause of a reply that the database refuses: the others go on meanwhile.
+const REFUSED_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
 /// Hands replies to the confirming task; cheap to clone. The task ends when the last handle is gone and all work
 /// is done.
@@ -51,10 +53,25 @@ struct Work {
     turn: TurnId,
     /// It goes into the outbox first.
     queue: bool,
+    /// The pause before its next try, when the database has refused it.
+    pause: Duration,
+    /// The database has refused it this time.
+    refused: AtomicBool,
     watched: Mutex<Watched>,
 }
 
 impl Work {
+    const fn new(turn: TurnId, queue: bool, watched: Watched) -> Self {
+        let (pause, refused) = (REFUSED_PAUSES.0, AtomicBool::new(false));
+        Self { turn, queue, pause, refused, watched: Mutex::new(watched) }
+    }
+
+    /// It is tried again later: one bad row holds nobody else's reply up.
+    fn refuse(&self, error: &StoreError) {
+        tracing::error!(turn = %self.turn, err = %error, "reply refused by the database: tried again later");
+        self.refused.store(true, Ordering::Release);
+    }
+
     fn watched(&self) -> MutexGuard<'_, Watched> {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -66,7 +83,7 @@ impl Confirmer {
     pub(super) fn start(parts: ConfirmerParts, io: &Handle, restarts: Restarts) -> Self {
         let (work, jobs) = mpsc::unbounded_channel();
         let open = Arc::new(AtomicU64::new(0));
-        let worker = Worker { parts, open: Arc::clone(&open), restarts };
+        let worker = Worker { parts, open: Arc::clone(&open), restarts, again: work.downgrade() };
         io.spawn(async move { worker.run(jobs).await });
         Self { work, open }
     }
@@ -85,12 +102,12 @@ impl Confirmer {
 
     /// The reply was handed over, or is in the outbox.
     pub(super) fn confirm(&self, turn: TurnId, watched: Watched) {
-        self.send(Work { turn, queue: false, watched: Mutex::new(watched) });
+        self.send(Work::new(turn, false, watched));
     }
 
     /// The reply could not be handed over: it goes through the outbox.
     pub(super) fn queue(&self, turn: TurnId, watched: Watched) {
-        self.send(Work { turn, queue: true, watched: Mutex::new(watched) });
+        self.send(Work::new(turn, true, watched));
     }
 
     fn send(&self, work: Work) {
@@ -120,6 +137,8 @@ struct Worker {
     parts: ConfirmerParts,
     open: Arc<AtomicU64>,
     restarts: Restarts,
+    /// Where refused replies come back to; it keeps the task from ending no longer than there is a [`Confirmer`].
+    again: mpsc::WeakUnboundedSender<Work>,
 }
 
 impl Worker {
@@ -128,18 +147,35 @@ impl Worker {
     async fn run(&self, mut jobs: mpsc::UnboundedReceiver<Work>) {
         let mut batch = Vec::new();
         while jobs.recv_many(&mut batch, BATCH).await > 0 {
-            let done = batch.len() as u64;
             if self.survives(&batch).await.is_none() {
                 for work in &batch {
                     self.survives(std::slice::from_ref(work)).await;
                 }
             }
+            let (refused, done): (Vec<Work>, Vec<Work>) =
+                batch.drain(..).partition(|work| work.refused.load(Ordering::Acquire));
+            refused.into_iter().for_each(|work| self.try_later(work));
             // Only now are their conversations free of them.
-            for work in batch.drain(..) {
+            for work in &done {
                 drop(work.watched().unconfirmed.take());
             }
-            self.open.fetch_sub(done, Ordering::AcqRel);
+            self.open.fetch_sub(done.len() as u64, Ordering::AcqRel);
         }
+    }
+
+    /// Puts a refused reply back at the end, after a pause. Who watches it goes on doing so.
+    fn try_later(&self, mut work: Work) {
+        let (again, open, pause) = (self.again.clone(), Arc::clone(&self.open), work.pause);
+        work.pause = (pause * 2).min(REFUSED_PAUSES.1);
+        work.refused = AtomicBool::new(false);
+        tokio::spawn(async move {
+            tokio::time::sleep(pause).await;
+            let sent = again.upgrade().is_some_and(|again| again.send(work).is_ok());
+            if !sent {
+                // As in `Confirmer::send`: the row is recovered by another process.
+                open.fetch_sub(1, Ordering::AcqRel);
+            }
+        });
     }
 
     async fn survives(&self, batch: &[Work]) -> Option<()> {
@@ -149,43 +185,55 @@ impl Worker {
 
     async fn work_off(&self, batch: &[Work]) {
         let parts = &self.parts;
-        let mut confirmed = Vec::new();
+        let mut queued = Vec::new();
         for work in batch {
-            if work.queue {
-                until_done(|| owed::queue(&parts.database, work.turn)).await;
-                work.watched().in_hand = None;
-                parts.waker.wake();
+            if self.is_queued(work).await {
+                queued.push(work);
             }
-            confirmed.push(work.turn);
         }
         crash_points::passed_late(Point::BytesOut).await;
-        let done = self.confirm_all(&confirmed).await;
+        let done = self.confirm_all(&queued).await;
         if done.queued {
             parts.waker.wake();
         }
         for open in done.opened {
             parts.acting.perform_later(open, Path::Inline);
         }
+        // A refused one leaves the lane as free: what waits for it must not wait for a bad row.
         for conversation in batch.iter().filter_map(|work| work.watched().freed.take()) {
             parts.freed.add(conversation);
         }
     }
 
+    /// Whether the reply stands in the outbox, or needs not to.
+    async fn is_queued(&self, work: &Work) -> bool {
+        if !work.queue {
+            return true;
+        }
+        if let Err(error) = until_answered(|| owed::queue(&self.parts.database, work.turn)).await {
+            work.refuse(&error);
+            return false;
+        }
+        work.watched().in_hand = None;
+        self.parts.waker.wake();
+        true
+    }
+
     /// Confirms a batch; when the database refuses it, one by one, so that a single bad row holds nothing else up.
-    async fn confirm_all(&self, turns: &[TurnId]) -> Confirmed {
-        if let Ok(confirmed) = until_answered(|| self.confirm(turns)).await {
+    async fn confirm_all(&self, batch: &[&Work]) -> Confirmed {
+        let turns: Vec<TurnId> = batch.iter().map(|work| work.turn).collect();
+        if let Ok(confirmed) = until_answered(|| self.confirm(&turns)).await {
             return confirmed;
         }
         let mut all = Confirmed::default();
-        for turn in turns {
-            match until_answered(|| self.confirm(std::slice::from_ref(turn))).await {
+        for work in batch {
+            let turn = [work.turn];
+            match until_answered(|| self.confirm(&turn)).await {
                 Ok(one) => {
                     all.queued |= one.queued;
                     all.opened.extend(one.opened);
                 }
-                Err(error) => {
-                    tracing::error!(turn = %turn, err = %error, "reply not confirmed: its spend is not counted");
-                }
+                Err(error) => work.refuse(&error),
             }
         }
         all
@@ -194,16 +242,6 @@ impl Worker {
     async fn confirm(&self, turns: &[TurnId]) -> Result<Confirmed, StoreError> {
         let parts = &self.parts;
         owed::confirm(&parts.database, turns, parts.pulse.process(), parts.clock.now()).await
-    }
-}
-
-/// Repeats a statement that can be repeated until the database has carried it out: a reply is never dropped.
-async fn until_done<F: Future<Output = Result<(), StoreError>>>(statement: impl Fn() -> F) {
-    let mut pause = PAUSES.0;
-    while let Err(error) = until_answered(&statement).await {
-        tracing::error!(err = %error, "reply not queued yet");
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(PAUSES.1);
     }
 }
 

@@ -74,6 +74,8 @@ impl LateTurns {
         let run = match second_run::take_over(&self.context.database, turn, &taker).await {
             Ok(Some(run)) => run,
             Ok(None) => return Ok(()),
+            // It is the dead process's still: the next look finds it.
+            Err(error) if error.wrote_nothing() => return Err(error),
             Err(error) => {
                 self.give_up(turn, taker.process, &snapshot).await;
                 return Err(error);

@@ -13,7 +13,7 @@ use super::places::Places;
 use super::supervised::Restarts;
 use crate::domain::TurnId;
 use crate::store::orphans::{self, Left, Orphan, Search};
-use crate::store::{StoreError, actions, inbox};
+use crate::store::{StoreError, actions, inbox, processes};
 use crate::telemetry::Seldom;
 
 /// Most replies of one look that go through the outbox or are confirmed; another look follows.
@@ -105,6 +105,17 @@ impl Recoverer {
                 if TOLD.now() {
                     tracing::warn!(err = %error, "recovery of dead processes not finished");
                 }
+            }
+        });
+    }
+
+    /// Takes processes that died long ago off the list, in the background.
+    pub(super) fn forget(&self) {
+        let context = Arc::clone(&self.late.context);
+        self.io.spawn(async move {
+            let forgotten = processes::forget_silent(&context.database, &context.settings.tenant).await;
+            if let Err(error) = forgotten {
+                tracing::warn!(err = %error, "dead processes not taken off the list");
             }
         });
     }

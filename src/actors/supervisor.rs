@@ -15,6 +15,8 @@ use super::supervised::Restarts;
 
 /// How often idle conversations are looked for.
 const SWEEP: Duration = Duration::from_secs(30);
+/// How often dead processes are taken off the list.
+const FORGET: Duration = Duration::from_secs(3600);
 /// How often a drain looks whether it is done.
 const DRAIN_STEP: Duration = Duration::from_millis(10);
 /// Most conversations a report names (ARC-24).
@@ -92,6 +94,9 @@ impl Actor for SupervisorActor {
     fn started(&mut self, ctx: &mut Context<Self>) {
         ctx.run_interval(SWEEP, |actor, _| actor.directory.sweep());
         if let Some(recoverer) = self.recoverer.clone() {
+            let tidying = recoverer.clone();
+            tidying.forget();
+            ctx.run_interval(FORGET, move |_, _| tidying.forget());
             ctx.run_interval(recoverer.every(), move |_, _| recoverer.look());
         }
         if let Some(tags) = self.handoff_tags.clone() {

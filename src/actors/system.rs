@@ -291,6 +291,12 @@ impl System {
             arbiter.stop();
         }
         self.system_arbiter.stop();
+        // The heartbeat's end waits for the database. It does so elsewhere, or this thread would hear of no second signal
+        // meanwhile.
+        let services = self.services;
+        if tokio::task::spawn_blocking(move || drop(services)).await.is_err() {
+            tracing::error!("the heartbeat did not end in order");
+        }
         drained
     }
 }

@@ -98,9 +98,15 @@ async fn live(
     running(&settings);
     let name = signals.wait(Reloader::new(&settings, snapshots)).await;
     tracing::info!(signal = name, "shutting down");
+    let mut ending = Box::pin(shut_down(server, system, &settings));
     tokio::select! {
-        () = shut_down(server, system, &settings) => {}
-        () = signals.end() => tracing::warn!("second signal: ending at once"),
+        () = &mut ending => {}
+        () = signals.end() => {
+            tracing::warn!("second signal: ending at once");
+            // What it holds is let go by the end of the process. Dropping it would wait for the heartbeat, and that for the
+            // database.
+            std::mem::forget(ending);
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

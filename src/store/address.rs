@@ -4,6 +4,7 @@ use std::error::Error as _;
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
@@ -17,6 +18,14 @@ use super::tls::{self, Checked, Roots};
 
 /// Drives a connection until it ends; spawn it where sockets may live.
 pub(super) type Driver = BoxFuture<'static, ()>;
+
+/// A network that drops packets is noticed within about this time, where the kernel would take a quarter of an hour: by
+/// data that nobody acknowledges, and on a connection at rest by probes.
+const SILENT_NETWORK: Duration = Duration::from_secs(10);
+/// Rest before the first probe, and between two.
+const PROBES: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(3));
+/// Probes without an answer that end the connection.
+const MOST_PROBES: u32 = 3;
 
 /// A database address with everything its connections need. It holds the password: never print it.
 #[derive(Clone)]
@@ -71,6 +80,7 @@ impl FromStr for Address {
     fn from_str(url: &str) -> Result<Self, AddressError> {
         let (plain, options) = take_tls_options(url);
         let mut config: Config = plain.parse().map_err(|_| AddressError::Malformed)?;
+        watch_network(&mut config, &plain);
         let mode = options.mode.as_deref().unwrap_or("prefer");
         let checked = match mode {
             "disable" | "prefer" => Checked::Nothing,
@@ -252,6 +262,18 @@ fn decoded(value: &str) -> String {
         .unwrap_or_default()
 }
 
+/// What the address says itself about keepalives and `tcp_user_timeout` stays.
+fn watch_network(config: &mut Config, plain: &str) {
+    if plain.contains("keepalives") || plain.contains("tcp_user_timeout") {
+        return;
+    }
+    config
+        .keepalives_idle(PROBES.0)
+        .keepalives_interval(PROBES.1)
+        .keepalives_retries(MOST_PROBES)
+        .tcp_user_timeout(SILENT_NETWORK);
+}
+
 fn roots(file: Option<String>) -> Result<Roots, AddressError> {
     match file.as_deref() {
         None | Some("system") => Roots::of_the_machine().ok_or(AddressError::NoSystemRoots),
@@ -281,6 +303,18 @@ mod tests {
         assert_eq!(take_tls_options("postgres://h/db?sslmode=require").0, "postgres://h/db");
         let address: Address = "postgres://u@h/db?sslmode=require&connect_timeout=3".parse().unwrap();
         assert_eq!(address.config().get_connect_timeout(), Some(&std::time::Duration::from_secs(3)));
+    }
+
+    /// ARC-42: a connection whose packets are dropped is noticed, unless the operator has said when.
+    #[test]
+    fn a_silent_network_is_noticed() {
+        let of = |options: &str| {
+            let address: Address = format!("postgres://u@db.example/db{options}").parse().unwrap();
+            (address.config.get_keepalives_idle(), address.config.get_tcp_user_timeout().copied())
+        };
+        assert_eq!(of(""), (PROBES.0, Some(SILENT_NETWORK)));
+        assert_eq!(of("?sslmode=disable&keepalives_idle=77"), (Duration::from_secs(77), None));
+        assert_eq!(of("?tcp_user_timeout=5").1, Some(Duration::from_secs(5)));
     }
 
     /// DB-1, DEC-29: which modes encrypt, and which insist.

@@ -100,9 +100,11 @@ impl From<tokio_postgres::Error> for StoreError {
     }
 }
 
-/// The server ended the connection (shutdown, crash, an administrator): class 57P, but not a cancelled query.
+/// The server ended the connection (shutdown, crash, an administrator: class 57P, but not a cancelled query; or a
+/// transaction that was idle for too long).
 fn is_connection_end(code: &SqlState) -> bool {
     *code == SqlState::ADMIN_SHUTDOWN
+        || *code == SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT
         || *code == SqlState::CRASH_SHUTDOWN
         || *code == SqlState::CANNOT_CONNECT_NOW
         || code.code().starts_with("08")

@@ -497,7 +497,7 @@ async fn fly(
         &request.acted_by,
     ];
     let (begun, lane, recorded, reading, committed) = tokio::join!(
-        client.execute(&begin, &[]),
+        lease.begin(&begin),
         client.query_opt(&take_lane, lane_values),
         client.query_one(&record, record_values),
         client.query_opt(&read, read_values),

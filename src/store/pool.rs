@@ -4,15 +4,18 @@
 use std::time::Duration;
 
 use deadpool_postgres::{
-    Connect, Hook, HookError, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime,
+    ClientWrapper, Connect, Hook, HookError, Manager, ManagerConfig, Pool, PoolError, RecyclingMethod,
+    Runtime,
 };
 use futures_util::future::BoxFuture;
 use futures_util::future::join_all;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
-use tokio_postgres::{Client, Config, Statement};
+use tokio_postgres::{Client, Config};
 
 use super::address::{Address, unreachable_because};
+pub(super) use super::lease::Lease;
+use super::lease::LeaseRules;
 use super::{StoreError, statements};
 
 /// Sizes and waits of the pool (DB-2).
@@ -26,6 +29,9 @@ pub struct PoolLimits {
     pub connect: Duration,
     /// After how long without use one is closed.
     pub idle: Duration,
+    /// How long the answer to a statement may take; then its connection is closed. Every statement of the pool is a
+    /// short one: what takes long, such as a migration or an operator's query over all rows, uses [`connect`].
+    pub answer: Duration,
 }
 
 impl Default for PoolLimits {
@@ -35,6 +41,7 @@ impl Default for PoolLimits {
             wait: Duration::from_secs(10),
             connect: Duration::from_secs(10),
             idle: Duration::from_secs(30),
+            answer: Duration::from_secs(10),
         }
     }
 }
@@ -43,6 +50,7 @@ impl Default for PoolLimits {
 #[derive(Clone)]
 pub struct Database {
     pool: Pool,
+    rules: LeaseRules,
 }
 
 impl Database {
@@ -63,11 +71,11 @@ impl Database {
             .create_timeout(Some(limits.connect))
             .recycle_timeout(Some(limits.connect))
             .runtime(Runtime::Tokio1)
-            .post_create(prepare_all(pooled))
+            .post_create(prepare_all(pooled, limits.connect))
             .build()
             .map_err(|_| StoreError::Unavailable { reason: "the pool could not be built" })?;
         io.spawn(close_idle(pool.clone(), limits.idle));
-        Ok(Self { pool })
+        Ok(Self { pool, rules: LeaseRules { answer: limits.answer, pooled } })
     }
 
     /// `select 1`, for `/ready` (HTTP-3).
@@ -76,7 +84,7 @@ impl Database {
     /// When there is no connection or the server does not answer.
     pub async fn ping(&self) -> Result<(), StoreError> {
         let lease = self.lease().await?;
-        lease.client()?.simple_query("select 1").await?;
+        lease.client()?.batch_execute("select 1").await?;
         lease.give_back();
         Ok(())
     }
@@ -85,7 +93,7 @@ impl Database {
     /// abandoned at its time limit, the connection is closed: its next user would wait behind that work (ARC-31).
     pub(super) async fn lease(&self) -> Result<Lease, StoreError> {
         let object = self.pool.get().await.map_err(unavailable)?;
-        Ok(Lease { object: Some(object) })
+        Ok(Lease::new(object, self.rules))
     }
 
     /// Closes every connection; running work fails.
@@ -98,38 +106,6 @@ impl Database {
     pub fn in_use(&self) -> (usize, usize) {
         let status = self.pool.status();
         (status.size, status.size.saturating_sub(status.available))
-    }
-}
-
-/// One connection in use.
-pub(super) struct Lease {
-    object: Option<Object>,
-}
-
-impl Lease {
-    /// The client of this connection.
-    pub(super) fn client(&self) -> Result<&deadpool_postgres::ClientWrapper, StoreError> {
-        self.object
-            .as_deref()
-            .ok_or(StoreError::Unavailable { reason: "the connection was given back already" })
-    }
-
-    /// The prepared form of a statement; prepared when the connection was opened, so this sends nothing.
-    pub(super) async fn prepared(&self, sql: &'static str) -> Result<Statement, StoreError> {
-        Ok(self.client()?.prepare_cached(sql).await?)
-    }
-
-    /// Returns the connection to the pool; only after all of its work was answered.
-    pub(super) fn give_back(mut self) {
-        self.object = None;
-    }
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        if let Some(object) = self.object.take() {
-            drop(Object::take(object));
-        }
     }
 }
 
@@ -146,28 +122,36 @@ fn unavailable(error: PoolError) -> StoreError {
 
 /// Prepares every statement of the request path on a new connection, so that a flight never waits for it (ARC-6).
 /// A statement that the server refuses does not make the connection useless: its own user meets the error.
-/// Behind a transaction pooler a setting of the session would reach others, so there is none (DEC-29).
-fn prepare_all(pooled: bool) -> Hook {
+fn prepare_all(pooled: bool, limit: Duration) -> Hook {
     Hook::async_fn(move |client, _| {
         Box::pin(async move {
-            // Planning these statements costs the server more than running them, and no value changes the best plan:
-            // measured, a fifth to a quarter more turns a second. A server that refuses the setting works without.
-            if !pooled {
-                let _ = client.batch_execute(statements::PLAN_ONCE).await;
+            // The pool's own limit ends when the connection is open.
+            let preparing = tokio::time::timeout(limit, prepare(client, pooled));
+            match preparing.await {
+                Ok(prepared) => prepared.map_err(HookError::Backend),
+                Err(_) => Err(HookError::message("no answer")),
             }
-            // All at once: the first message of a process waits for this, one flight instead of one a statement.
-            let client = &*client;
-            let preparing = statements::REQUEST_PATH.iter().map(|sql| client.prepare_cached(sql));
-            for prepared in join_all(preparing).await {
-                if let Err(error) = prepared
-                    && error.code().is_none()
-                {
-                    return Err(HookError::Backend(error));
-                }
-            }
-            Ok(())
         })
     })
+}
+
+/// Behind a transaction pooler a setting of the session would reach others, so there is none (DEC-29): limits of locks
+/// and of idle transactions are then set in each transaction ([`Lease::begin`]).
+async fn prepare(client: &ClientWrapper, pooled: bool) -> Result<(), tokio_postgres::Error> {
+    if !pooled {
+        // All at once and each by itself: a server that refuses one works without it.
+        join_all(statements::SESSION.iter().map(|sql| client.batch_execute(sql))).await;
+    }
+    // All at once: the first message of a process waits for this, one flight instead of one a statement.
+    let preparing = statements::REQUEST_PATH.iter().map(|sql| client.prepare_cached(sql));
+    for prepared in join_all(preparing).await {
+        if let Err(error) = prepared
+            && error.code().is_none()
+        {
+            return Err(error);
+        }
+    }
+    Ok(())
 }
 
 /// Opens one connection outside the pool, driven on the runtime of the caller.

@@ -7,6 +7,10 @@ use tokio_postgres::{Client, SimpleQueryMessage};
 
 use super::{Address, StoreError, connect};
 
+/// How often it is looked: a pooler that has a session to spare for the second connection shows nothing, and by the next
+/// look it has dealt both of them anew.
+const LOOKS: usize = 3;
+
 /// How long one connection may wait for the other, which holds a server session meanwhile.
 const LIMIT: Duration = Duration::from_secs(3);
 
@@ -21,7 +25,11 @@ const FORGETFUL: StoreError = StoreError::Unavailable {
 /// When the server does not answer, or the pooler loses prepared statements.
 pub async fn inspect(address: Address) -> Result<Address, StoreError> {
     let (one, other) = (connect(&address).await?, connect(&address).await?);
-    if !shares_sessions(&one, &other).await? {
+    let mut shared = false;
+    for _ in 0..LOOKS {
+        shared = shared || shares_sessions(&one, &other).await?;
+    }
+    if !shared {
         return Ok(address);
     }
     if !keeps_statements(&one, &other).await? {

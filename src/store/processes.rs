@@ -2,7 +2,7 @@
 
 use tokio_postgres::Client;
 
-use super::StoreError;
+use super::{Database, StoreError};
 use crate::domain::{ProcessId, TenantId};
 
 /// A process that is not known yet, or was registered a moment ago by a statement that did not answer.
@@ -62,9 +62,28 @@ pub async fn leave(client: &Client, process: ProcessId) -> Result<(), StoreError
     Ok(())
 }
 
+/// Everybody reads a row that is gone as one that has been silent for too long, so nothing that refers to it changes.
+const FORGET: &str = "
+    delete from rs_processes where tenant_id = $1 and beat_at < clock_timestamp() - interval '1 day'";
+
+/// Deletes the rows of processes that have been silent for a day; returns how many.
+///
+/// # Errors
+/// When the database does not answer: they go another time.
+pub async fn forget_silent(database: &Database, tenant: &TenantId) -> Result<u64, StoreError> {
+    let lease = database.lease().await?;
+    let statement = lease.prepared(FORGET).await?;
+    let gone = lease.client()?.execute(&statement, &[&tenant.as_str()]).await?;
+    lease.give_back();
+    Ok(gone)
+}
+
 #[cfg(test)]
 mod tests {
+    use tokio::runtime::Handle;
+
     use super::*;
+    use crate::store::PoolLimits;
     use crate::store::embedded::testing::TestServer;
 
     const DEAD: f64 = 20.0;
@@ -89,5 +108,22 @@ mod tests {
         assert_eq!(client.query_one(old, &[]).await.unwrap().get::<_, i64>(0), 1, "the row stays as old");
         leave(&client, process).await.unwrap();
         assert_eq!(beat(&client, process, DEAD).await.unwrap(), Beat::Dead, "nor is it made anew");
+    }
+
+    /// ARC-44: the list of processes does not grow with every crash; whoever has beaten within a day stays on it.
+    #[tokio::test]
+    async fn only_long_silent_processes_of_the_tenant_are_forgotten() {
+        let server = TestServer::database().unwrap();
+        let client = server.connect().await.unwrap();
+        let database =
+            Database::new(server.config().clone().into(), Handle::current(), PoolLimits::default()).unwrap();
+        let rows = "insert into rs_processes (id, tenant_id, beat_at) values
+            (gen_random_uuid(), 't', now() - interval '25 hours'),
+            (gen_random_uuid(), 't', now() - interval '23 hours'),
+            (gen_random_uuid(), 'other', now() - interval '25 hours')";
+        client.batch_execute(rows).await.unwrap();
+        assert_eq!(forget_silent(&database, &TenantId::new("t").unwrap()).await.unwrap(), 1);
+        let kept = client.query("select 1 from rs_processes", &[]).await.unwrap();
+        assert_eq!(kept.len(), 2);
     }
 }

@@ -48,39 +48,46 @@ const TAKE_OVER: &str = "
     returning o.conversation_id, o.binding, o.fence, o.user_turn_ids, o.received_at, owed.process_id as dead,
               owed.second_run as again, owed.subscriber_id, owed.channel, owed.last_message_at";
 
-/// The messages of the turn, and the turns before them when it may read those, by the rules of Open: a `first` turn
-/// under enforcement reads nothing from before the contact's first token was issued (TOK-14, DEC-24). $3: the binding;
-/// $6: whether tokens are enforced. $7: the turn, for what its first run has attempted.
+/// The messages of the turn $1 that $2 holds now, and the turns before them when it may read those, by the rules of Open:
+/// a `first` turn under enforcement reads nothing from before the contact's first token was issued (TOK-14, DEC-24). $5:
+/// whether tokens are enforced. With it what its first run has attempted.
 const READ: &str = concat!(
     "select (select coalesce(json_agg(json_build_object('id', u.id, 'text', u.text, 'media', u.media_kind)
                                      order by u.seq), '[]'::json)
-            from turns u where u.conversation_id = $1 and u.id = any ($2::uuid[])) as messages,
-      case when $3 <> 'unbound' or not $6 then (
+            from turns u where u.conversation_id = c.id and u.id = any (o.user_turn_ids)) as messages,
+      case when o.binding <> 'unbound' or not $5 then (
         select coalesce(json_agg(json_build_object('role', h.role, 'text', h.text, 'actions', h.actions)
                                  order by h.seq), '[]'::json)
         from (select t.seq, t.role, t.text, t.actions from turns t
               where t.conversation_id = c.id and t.bound
                 and t.created_at >= case
-                      when $3 = 'bound' or not $6 then $4::timestamptz
+                      when o.binding = 'bound' or not $5 then $3::timestamptz
                       when c.token_hash is null then 'infinity'
-                      else greatest($4, coalesce(c.token_issued_at, 'infinity')) end
-                and t.seq < (select min(u.seq) from turns u where u.conversation_id = $1 and u.id = any ($2))
+                      else greatest($3, coalesce(c.token_issued_at, 'infinity')) end
+                and t.seq < (select min(u.seq) from turns u
+                             where u.conversation_id = c.id and u.id = any (o.user_turn_ids))
                 and t.outcome is distinct from 'nudge_skipped'
-              order by t.seq desc limit $5) h) end as history,
-      exists (select 1 from outbox x where x.conversation_id = $1 and x.kind = 'reply'
+              order by t.seq desc limit greatest(0, $4::bigint - cardinality(o.user_turn_ids))) h) end as history,
+      exists (select 1 from outbox x where x.conversation_id = c.id and x.kind = 'reply'
                 and x.status in ('pending', 'delivering')) as reply_queued,
       ",
-    attempts_of!("$7"),
+    attempts_of!("$1"),
     " as attempted,
       ",
-    acted_columns!("$8"),
+    acted_columns!("$6"),
     ",
       ",
     pause_columns!(),
-    " from conversations c ",
+    " from rs_owed o join conversations c on c.id = o.conversation_id ",
     pause_join!(),
-    "where c.id = $1"
+    "where o.turn_id = $1 and o.process_id = $2"
 );
+
+/// Gives back a lane that was taken without its turn, because somebody else took the turn during the wait for its contact.
+const GIVE_BACK: &str = "
+    update rs_lanes l set turn_id = null, process_id = null, expires_at = null
+    where l.turn_id = $1 and l.process_id = $2
+      and not exists (select 1 from rs_owed o where o.turn_id = $1 and o.process_id = $2)";
 
 /// Ends a turn that came too late for any message: the contact is marked and a person is called, nothing is sent.
 const END_SILENTLY: &str = "
@@ -171,49 +178,47 @@ pub async fn take_over(
     taker: &Taker,
 ) -> Result<Option<SecondRun>, StoreError> {
     let lease = database.lease().await?;
-    let client = lease.client()?;
-    client.execute(&lease.prepared(BEGIN).await?, &[]).await?;
-    let values: &[&(dyn ToSql + Sync)] = &[
-        turn.as_uuid(),
-        &taker.tenant.as_str(),
-        taker.process.as_uuid(),
-        &taker.lane_secs,
-        &taker.dead_secs,
-    ];
-    let Some(row) = client.query_opt(&lease.prepared(TAKE_OVER).await?, values).await? else {
-        // A lane that was taken without its turn goes back.
-        client.batch_execute("rollback").await?;
-        lease.give_back();
-        return Ok(None);
-    };
-    let run = read(&lease, &row, turn, taker).await?;
-    client.execute(&lease.prepared(COMMIT).await?, &[]).await?;
+    let (taken, found) = fly(&lease, turn, taker).await?;
     lease.give_back();
-    Ok(Some(run))
+    let Some(taken) = taken else { return Ok(None) };
+    let found = found.ok_or(StoreError::Unexpected { what: "rs_owed" })?;
+    run_of(&taken, &found).map(Some)
 }
 
-async fn read(lease: &Lease, taken: &Row, turn: TurnId, taker: &Taker) -> Result<SecondRun, StoreError> {
-    let conversation: Uuid = taken.try_get("conversation_id")?;
-    let ids: Vec<Uuid> = taken.try_get("user_turn_ids")?;
-    let binding = parse_binding(taken)?;
+/// Sends everything at once, as Open does: no answer of ours is waited for while the contact's row is locked (ARC-30).
+async fn fly(lease: &Lease, turn: TurnId, taker: &Taker) -> Result<(Option<Row>, Option<Row>), StoreError> {
+    let begin = lease.prepared(BEGIN).await?;
+    let take_over = lease.prepared(TAKE_OVER).await?;
+    let give_back = lease.prepared(GIVE_BACK).await?;
+    let read = lease.prepared(READ).await?;
+    let commit = lease.prepared(COMMIT).await?;
+    let client = lease.client()?;
     let since = back(taker.now, i64::from(taker.history_days).saturating_mul(24));
-    let earlier = i64::try_from(HISTORY_TURNS.saturating_sub(ids.len())).unwrap_or(0);
-    let statement = lease.prepared(READ).await?;
-    let values: &[&(dyn ToSql + Sync)] = &[
-        &conversation,
-        &ids,
-        &binding.as_str(),
-        &since,
-        &earlier,
-        &taker.tokens_enforced,
-        turn.as_uuid(),
-        &taker.acted_by,
-    ];
-    let found = lease.client()?.query_one(&statement, values).await?;
-    let messages = messages_of(&found)?;
+    let most = i64::try_from(HISTORY_TURNS).unwrap_or(0);
+    let (turn, process) = (turn.as_uuid(), taker.process.as_uuid());
+    let take_values: &[&(dyn ToSql + Sync)] =
+        &[turn, &taker.tenant.as_str(), process, &taker.lane_secs, &taker.dead_secs];
+    let own_values: &[&(dyn ToSql + Sync)] = &[turn, process];
+    let read_values: &[&(dyn ToSql + Sync)] =
+        &[turn, process, &since, &most, &taker.tokens_enforced, &taker.acted_by];
+    let (begun, taken, given_back, found, committed) = tokio::join!(
+        lease.begin(&begin),
+        client.query_opt(&take_over, take_values),
+        client.execute(&give_back, own_values),
+        client.query_opt(&read, read_values),
+        client.execute(&commit, &[]),
+    );
+    begun?;
+    let rows = (taken?, found?);
+    given_back?;
+    committed.map(|_| rows)
+}
+
+fn run_of(taken: &Row, found: &Row) -> Result<SecondRun, StoreError> {
+    let messages = messages_of(found)?;
     let opened = OpenTurn {
-        conversation: ConversationId::from(conversation),
-        binding,
+        conversation: ConversationId::from(taken.try_get::<_, Uuid>("conversation_id")?),
+        binding: parse_binding(taken)?,
         fence: taken.try_get::<_, Option<i64>>("fence")?.map(Fence::new),
         taken: messages.len(),
         turn_count: None,
@@ -222,12 +227,12 @@ async fn read(lease: &Lease, taken: &Row, turn: TurnId, taker: &Taker) -> Result
         spent_usd: Decimal::ZERO,
         running_before: 0,
         reply_queued: found.try_get("reply_queued")?,
-        handoff: open_handoff(&found)?,
+        handoff: open_handoff(found)?,
         token_row: None,
-        history: history_of(&found)?,
+        history: history_of(found)?,
         offering: found.try_get("offering")?,
-        acted: acted_of(&found)?,
-        attempted: attempted_of(&found)?,
+        acted: acted_of(found)?,
+        attempted: attempted_of(found)?,
     };
     Ok(SecondRun {
         opened,

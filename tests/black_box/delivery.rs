@@ -23,7 +23,7 @@ async fn worker(stub: &StubManyChat) -> TestApp {
 }
 
 /// A reply that another process has left.
-async fn queue(app: &TestApp, contact: &str, texts: &[&str]) {
+pub async fn queue(app: &TestApp, contact: &str, texts: &[&str]) {
     app.run(&format!(
         "insert into conversations (tenant_id, subscriber_id, channel) values ('test', '{contact}', 'whatsapp')
            on conflict do nothing;

@@ -216,6 +216,21 @@ async fn a_second_signal_ends_at_once() {
     open.abort();
 }
 
+/// CLI-24, ARC-49: nor does it wait for a database that is away, when nothing but the end of the heartbeat is left to do.
+#[tokio::test]
+async fn a_second_signal_does_not_wait_for_the_database() {
+    let (mut app, proxy) = behind_proxy(Duration::ZERO, Setup::default()).await;
+    proxy.stall(true);
+    app.signal(libc::SIGTERM);
+    while app.get("/health").await.is_some() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let started = std::time::Instant::now();
+    app.stop(libc::SIGTERM).await;
+    assert!(started.elapsed() < Duration::from_millis(1500), "{:?}", started.elapsed());
+    app.log_line("second signal: ending at once").await;
+}
+
 /// ARC-45, ARC-40: a settle that carries an old fence records and sends nothing of its reply; the turn of a process that
 /// lives ends with a person, and leaves no owed row behind.
 #[tokio::test]

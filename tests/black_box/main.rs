@@ -27,6 +27,7 @@ mod delivery;
 mod durability;
 mod eval_page;
 mod evals;
+mod failover;
 mod handoffs;
 mod hostile;
 mod image;

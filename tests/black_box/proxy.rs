@@ -21,6 +21,17 @@ struct Shared {
     delay: Duration,
     flights: AtomicU64,
     stalled: AtomicBool,
+    /// Grows with each failover; a connection of an earlier one hears nothing any more.
+    failovers: AtomicU64,
+}
+
+impl Shared {
+    /// Returns while the connection that was opened after so many failovers is not cut off.
+    async fn passes(&self, opened: u64) {
+        if self.failovers.load(Ordering::SeqCst) != opened {
+            std::future::pending::<()>().await;
+        }
+    }
 }
 
 impl Proxy {
@@ -33,8 +44,8 @@ impl Proxy {
             }
             tokio_postgres::config::Host::Tcp(_) => panic!("the proxy needs a server on a Unix socket"),
         };
-        let shared =
-            Arc::new(Shared { socket, delay, flights: AtomicU64::new(0), stalled: AtomicBool::new(false) });
+        let (flights, stalled, failovers) = (AtomicU64::new(0), AtomicBool::new(false), AtomicU64::new(0));
+        let shared = Arc::new(Shared { socket, delay, flights, stalled, failovers });
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
         tokio::spawn(accept(listener, Arc::clone(&shared)));
@@ -54,6 +65,12 @@ impl Proxy {
     pub fn stall(&self, stalled: bool) {
         self.shared.stalled.store(stalled, Ordering::SeqCst);
     }
+
+    /// As a failover that drops packets: from now on nothing passes on the connections there are, in either direction, and
+    /// none of them is closed; new ones work.
+    pub fn fail_over(&self) {
+        self.shared.failovers.fetch_add(1, Ordering::SeqCst);
+    }
 }
 
 async fn accept(listener: TcpListener, shared: Arc<Shared>) {
@@ -63,19 +80,21 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
         let (from_client, to_client) = client.into_split();
         let (from_server, to_server) = server.into_split();
         let answered = Arc::new(AtomicBool::new(true));
-        tokio::spawn(upstream(from_client, to_server, Arc::clone(&shared), Arc::clone(&answered)));
-        tokio::spawn(downstream(from_server, to_client, Arc::clone(&shared), answered));
+        let opened = shared.failovers.load(Ordering::SeqCst);
+        tokio::spawn(upstream((from_client, to_server), opened, Arc::clone(&shared), Arc::clone(&answered)));
+        tokio::spawn(downstream((from_server, to_client), opened, Arc::clone(&shared), answered));
     }
 }
 
 async fn upstream(
-    mut from: tokio::net::tcp::OwnedReadHalf,
-    mut to: OwnedWriteHalf,
+    (mut from, mut to): (tokio::net::tcp::OwnedReadHalf, OwnedWriteHalf),
+    opened: u64,
     shared: Arc<Shared>,
     answered: Arc<AtomicBool>,
 ) {
     let mut buffer = vec![0; 65_536];
     while let Ok(length) = from.read(&mut buffer).await {
+        shared.passes(opened).await;
         if length == 0 || to.write_all(&buffer[..length]).await.is_err() {
             return;
         }
@@ -86,8 +105,8 @@ async fn upstream(
 }
 
 async fn downstream(
-    mut from: OwnedReadHalf,
-    mut to: tokio::net::tcp::OwnedWriteHalf,
+    (mut from, mut to): (OwnedReadHalf, tokio::net::tcp::OwnedWriteHalf),
+    opened: u64,
     shared: Arc<Shared>,
     answered: Arc<AtomicBool>,
 ) {
@@ -97,6 +116,7 @@ async fn downstream(
         while shared.stalled.load(Ordering::SeqCst) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
+        shared.passes(opened).await;
         if length == 0 || to.write_all(&buffer[..length]).await.is_err() {
             return;
         }
