@@ -14,7 +14,7 @@ const ORPHANED: &str = "
     select x.turn_id, x.conversation_id from rs_actions x
     where x.tenant_id = $1
       and not exists (select 1 from rs_processes p where p.id = x.process_id
-                      and p.beat_at > clock_timestamp() - make_interval(secs => $2))
+                      and p.beat_at > statement_timestamp() - make_interval(secs => $2))
     order by x.created_at limit 100";
 
 /// Makes a dead process's actions this process's own; only one process can. With them comes what was attempted of them,
@@ -24,7 +24,7 @@ const TAKE_OVER: &str = concat!(
       update rs_actions x set process_id = $3
       where x.turn_id = $1 and x.tenant_id = $2
         and not exists (select 1 from rs_processes p where p.id = x.process_id
-                        and p.beat_at > clock_timestamp() - make_interval(secs => $4))
+                        and p.beat_at > statement_timestamp() - make_interval(secs => $4))
       returning x.turn_id, x.conversation_id, x.actions)
     select taken.turn_id, taken.conversation_id, c.subscriber_id, taken.actions,
            exists (select 1 from turns later join turns own on own.id = taken.turn_id

@@ -16,7 +16,7 @@ macro_rules! alive {
         concat!(
             "exists (select 1 from rs_processes p where p.id = ",
             $row,
-            ".tag_process_id and p.beat_at > clock_timestamp() - make_interval(secs => ",
+            ".tag_process_id and p.beat_at > statement_timestamp() - make_interval(secs => ",
             $dead,
             "))"
         )

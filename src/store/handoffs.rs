@@ -31,7 +31,7 @@ const END_PAUSE: &str = "
 
 const WORKERS: &str = "
     select count(*) as alive from rs_processes
-    where tenant_id = $1 and beat_at > clock_timestamp() - make_interval(secs => $2)";
+    where tenant_id = $1 and beat_at > statement_timestamp() - make_interval(secs => $2)";
 
 /// One handoff.
 #[derive(Clone, Debug)]

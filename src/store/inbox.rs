@@ -42,7 +42,7 @@ const ORPHANED: &str = "
     where c.tenant_id = $1
       and (h.created_at < now() - interval '30 minutes'
         or not exists (select 1 from rs_processes p where p.id = h.process_id
-                       and p.beat_at > clock_timestamp() - make_interval(secs => $2)))
+                       and p.beat_at > statement_timestamp() - make_interval(secs => $2)))
       and not exists (select 1 from rs_owed o where o.conversation_id = h.conversation_id
                       and o.status = 'running' and o.fence is not null)
     order by h.created_at limit $3";

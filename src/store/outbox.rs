@@ -22,7 +22,7 @@ macro_rules! let_go {
           or o.rs_process_id is not null
              and (o.rs_lease_until <= now()
                or not exists (select 1 from rs_processes p where p.id = o.rs_process_id
-                              and p.beat_at > clock_timestamp() - make_interval(secs => $5))))"
+                              and p.beat_at > statement_timestamp() - make_interval(secs => $5))))"
     };
 }
 
@@ -55,7 +55,7 @@ macro_rules! stands_behind {
               and s.said_at < o.created_at
               and (s.said_at > clock_timestamp() - interval '5 minutes'
                 or not exists (select 1 from rs_processes p where p.id = s.process_id
-                               and p.beat_at > clock_timestamp() - interval '1 minute'))))"
+                               and p.beat_at > statement_timestamp() - interval '1 minute'))))"
     };
 }
 

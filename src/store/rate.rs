@@ -25,7 +25,7 @@ pub(super) const RESERVE: &str = "
     returning
       greatest(extract(epoch from r.tat - clock_timestamp())::float8 - $3::float8, 0) as wait,
       (select count(*) from rs_processes p
-       where p.tenant_id = r.tenant_id and p.beat_at > clock_timestamp() - make_interval(secs => $5)) as alive";
+       where p.tenant_id = r.tenant_id and p.beat_at > statement_timestamp() - make_interval(secs => $5)) as alive";
 
 /// Keeps every place free for $2 seconds; after that the burst is used up too ($3).
 const PUSH: &str = "

@@ -28,7 +28,7 @@ const TAKE_OVER: &str = "
       from rs_owed o join conversations c on c.id = o.conversation_id
       where o.turn_id = $1 and o.tenant_id = $2 and o.status = 'running'
         and not exists (select 1 from rs_processes p where p.id = o.process_id
-                        and p.beat_at > clock_timestamp() - make_interval(secs => $5))
+                        and p.beat_at > statement_timestamp() - make_interval(secs => $5))
       for no key update of c),
     lane as (
       insert into rs_lanes as l (conversation_id, process_id, turn_id, fence, expires_at)
@@ -39,7 +39,7 @@ const TAKE_OVER: &str = "
             fence = l.fence + 1, expires_at = excluded.expires_at
         where l.turn_id is null or l.expires_at <= clock_timestamp()
            or not exists (select 1 from rs_processes p
-                          where p.id = l.process_id and p.beat_at > clock_timestamp() - make_interval(secs => $5))
+                          where p.id = l.process_id and p.beat_at > statement_timestamp() - make_interval(secs => $5))
       returning fence)
     update rs_owed o set process_id = $3, second_run = true, fence = (select fence from lane)
     from owed
