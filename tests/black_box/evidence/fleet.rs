@@ -1,7 +1,7 @@
 //! Processes of the service on one Postgres, and what the proofs do to them.
 
 use std::collections::BTreeSet;
-use std::net::TcpListener;
+use std::net::{TcpListener, UdpSocket};
 use std::process::ExitStatus;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
@@ -82,16 +82,16 @@ impl Server {
     }
 }
 
-/// A free port that no outgoing connection gets: a process that is started again must find it free.
-fn quiet_port() -> u16 {
+/// A free port that no outgoing connection gets: a process that is started again must find it free. While the socket
+/// lives, no other fleet takes it, be the process down as often as it likes.
+fn quiet_port() -> (u16, UdpSocket) {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     loop {
-        // Far from those of another run at the same time: a port is free while its process is down.
         let first = (std::process::id().wrapping_mul(97) % 12_000) as u16;
-        let place = NEXT.fetch_add(1, Ordering::Relaxed).wrapping_add(first);
-        let port = 20_000 + place % 12_000;
+        let port = 20_000 + NEXT.fetch_add(1, Ordering::Relaxed).wrapping_add(first) % 12_000;
+        let Ok(kept) = UdpSocket::bind(("127.0.0.1", port)) else { continue };
         if TcpListener::bind(("0.0.0.0", port)).is_ok() {
-            return port;
+            return (port, kept);
         }
     }
 }
@@ -102,6 +102,8 @@ pub struct Member {
     launches: u32,
     app: TestApp,
     pub is_up: bool,
+    /// Keeps its port.
+    _port: UdpSocket,
 }
 
 impl Member {
@@ -199,10 +201,10 @@ impl Fleet {
             let database = first.take().unwrap_or_else(|| TestServer::empty_database().unwrap());
             let setup = setup(&outside, times);
             let setup = Setup { database: Some(database), database_url: Some(url.clone()), ..setup };
-            let mut member = Member { name: *name, launches: 0, app: setup.prepare().await, is_up: false };
-            member.app.port = quiet_port();
-            member.set("PORT", &member.port().to_string());
-            members.push(member);
+            let (mut app, (port, kept)) = (setup.prepare().await, quiet_port());
+            app.port = port;
+            app.env.insert("PORT".to_owned(), port.to_string());
+            members.push(Member { name: *name, launches: 0, app, is_up: false, _port: kept });
         }
         let escalation = members[0].app.copy("escalation");
         Self { outside, members, times, server, outage: false, probes: BTreeSet::new(), escalation, url }
