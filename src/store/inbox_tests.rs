@@ -183,7 +183,7 @@ async fn a_contended_message_is_kept_by_its_own_open() {
     let [first, mut fresh] = ["first", "fresh"].map(message);
     fresh.stored = false;
     bench.keep(bench.there, "right", &first).await;
-    assert_eq!(bench.waits(bench.here, &[fresh.clone()]).await.kept, [fresh.id]);
+    assert_eq!(bench.waits(bench.here, std::slice::from_ref(&fresh)).await.kept, [fresh.id]);
     assert_eq!(bench.texts().await, ["first", "fresh"]);
     fresh.stored = true;
     bench.started(bench.there, &[first]).await;
@@ -224,7 +224,7 @@ async fn who_waits_for_an_owed_turn_knows_which() {
                select $1, id, 't', $2, 1, 'running', 'bound', '{}', now() from conversations";
     bench.client.execute(sql, &[turn.as_uuid(), ProcessId::fresh().as_uuid()]).await.unwrap();
     let fresh = NewMessage { stored: false, ..message("one") };
-    let waits = bench.waits(bench.here, &[fresh.clone()]).await;
+    let waits = bench.waits(bench.here, std::slice::from_ref(&fresh)).await;
     assert_eq!((waits.kept, waits.owed_first), (vec![fresh.id], Some(turn)));
     bench.client.execute(sql, &[turn.as_uuid(), bench.there.as_uuid()]).await.unwrap();
     bench.started(bench.here, &[NewMessage { stored: true, ..fresh }]).await;
