@@ -136,3 +136,60 @@ async fn within<T>(
 ) -> Result<T, StoreError> {
     Ok(tokio::time::timeout(limit, work).await.map_err(|_| StoreError::InDoubt)??)
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::runtime::Handle;
+
+    use super::*;
+    use crate::store::embedded::testing::{TestDatabase, TestServer};
+    use crate::store::statements::{BEGIN, COMMIT};
+    use crate::store::{Address, Database, PoolLimits};
+
+    fn pool(server: &TestDatabase, pooled: bool, limits: PoolLimits) -> Database {
+        let address: Address = server.config().clone().into();
+        let address = if pooled { address.behind_pooler() } else { address };
+        Database::new(address, Handle::current(), limits).unwrap()
+    }
+
+    async fn waits(lease: &Lease) -> (String, String) {
+        let sql =
+            "select current_setting('lock_timeout'), current_setting('idle_in_transaction_session_timeout')";
+        let row = lease.client().unwrap().query_one(sql, &[]).await.unwrap();
+        (row.get(0), row.get(1))
+    }
+
+    /// ARC-42, DEC-29: locks and idle transactions have their limits from the session, or, behind a transaction pooler, in a
+    /// flight's transaction and nowhere else.
+    #[tokio::test]
+    async fn locks_are_bounded_and_a_pooled_session_keeps_nothing() {
+        let server = TestServer::database().unwrap();
+        let limited = ("9s".to_owned(), "8s".to_owned());
+        for pooled in [false, true] {
+            let database = pool(&server, pooled, PoolLimits::default());
+            let lease = database.lease().await.unwrap();
+            let outside = waits(&lease).await;
+            assert_eq!(outside == limited, !pooled, "{outside:?}");
+            lease.begin(&lease.prepared(BEGIN).await.unwrap()).await.unwrap();
+            assert_eq!(waits(&lease).await, limited);
+            let commit = lease.prepared(COMMIT).await.unwrap();
+            lease.client().unwrap().execute(&commit, &[]).await.unwrap();
+            assert_eq!(waits(&lease).await, outside);
+            lease.give_back();
+        }
+    }
+
+    /// ARC-31: a statement without an answer is in doubt, and its connection is not used again.
+    #[tokio::test]
+    async fn a_statement_without_an_answer_takes_its_connection_along() {
+        let server = TestServer::database().unwrap();
+        let limits = PoolLimits { answer: Duration::from_millis(100), ..PoolLimits::default() };
+        let database = pool(&server, false, limits);
+        let lease = database.lease().await.unwrap();
+        let hung = lease.client().unwrap().batch_execute("select pg_sleep(60)").await;
+        assert!(matches!(hung, Err(StoreError::InDoubt)), "{hung:?}");
+        assert_eq!(database.in_use(), (1, 1));
+        drop(lease);
+        assert_eq!(database.in_use(), (0, 0));
+    }
+}

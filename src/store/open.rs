@@ -336,7 +336,7 @@ async fn fly(
     );
     begun?;
     let rows = (lane?, recorded?, reading?);
-    Ok(committed.map(|_| rows)?)
+    committed.map(|_| rows)
 }
 
 /// The column `history` of a row; empty when the turn may not read it.

@@ -137,3 +137,29 @@ async fn a_second_run_finds_the_pause() {
     let quiet = run.opened.handoff.unwrap().quiet.as_secs();
     assert!((300..360).contains(&quiet), "{quiet}");
 }
+
+/// ARC-42, ARC-45: a lane that was taken without its turn, because another process took the turn and ended it while this one
+/// waited for the contact's row, is free again.
+#[tokio::test]
+async fn a_lane_without_its_turn_is_given_back() {
+    let bench = Bench::new().await;
+    let (taker, other) = (bench.taker().await, bench.taker().await);
+    bench.client.batch_execute("begin; select from conversations for update").await.unwrap();
+    let overtake = async {
+        let waits = "select exists (select from pg_locks l where not l.granted
+                                    and pg_backend_pid() = any (pg_blocking_pids(l.pid)))";
+        while !bench.client.query_one(waits, &[]).await.unwrap().get::<_, bool>(0) {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        let sql = format!(
+            "update rs_owed set process_id = '{}'; update rs_lanes set turn_id = null, process_id = null, expires_at = null;
+             commit",
+            other.process
+        );
+        bench.client.batch_execute(&sql).await.unwrap();
+    };
+    let (taken, ()) = tokio::join!(take_over(&bench.database, bench.turn, &taker), overtake);
+    assert!(taken.unwrap().is_none());
+    let row = bench.client.query_one("select turn_id is null, fence from rs_lanes", &[]).await.unwrap();
+    assert_eq!((row.get(0), row.get(1)), (true, 5i64), "it was taken meanwhile");
+}

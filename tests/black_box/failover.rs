@@ -62,17 +62,17 @@ async fn silent_connections_stop_neither_delivery_nor_recovery() {
     assert_eq!(app.rows("select 1 from rs_owed").await.len(), 0);
 }
 
-/// Refuses what is done to the owed row or the outbox of the test's contact, as no constraint of ours would.
-fn refusing(event: &str) -> String {
+/// Refuses what is done to rows of the test's contact, as no constraint of ours would.
+fn refusing(event: &str, table: &str, row: &str) -> String {
     format!(
         "create function refuse() returns trigger language plpgsql as $$
            begin
-             if coalesce(new, old).conversation_id = (select id from conversations where subscriber_id = '{CONTACT}') then
+             if {row}.conversation_id = (select id from conversations where subscriber_id = '{CONTACT}') then
                raise exception 'refused' using errcode = '23514';
              end if;
-             return coalesce(new, old);
+             return {row};
            end $$;
-         create trigger refuse {event} for each row execute function refuse()"
+         create trigger refuse before {event} on {table} for each row execute function refuse()"
     )
 }
 
@@ -97,7 +97,7 @@ async fn a_reply_that_cannot_be_queued_holds_nobody_up() {
     let gone = app.raw_request("how much is it?");
     app.await_rows("select 1 from rs_inbox").await;
     drop(gone);
-    app.run(&refusing("before insert on outbox")).await;
+    app.run(&refusing("insert", "outbox", "new")).await;
     free_lane(&app).await;
     others_go_on(&app).await;
     app.run("drop trigger refuse on outbox").await;
@@ -110,7 +110,7 @@ async fn a_reply_that_cannot_be_queued_holds_nobody_up() {
 #[tokio::test]
 async fn a_reply_that_cannot_be_confirmed_is_confirmed_later() {
     let app = TestApp::start().await;
-    app.run(&refusing("before delete on rs_owed")).await;
+    app.run(&refusing("delete", "rs_owed", "old")).await;
     assert_eq!(app.send("hello").await.texts().len(), 1);
     others_go_on(&app).await;
     let spent = "select tokens from budget_counters";

@@ -1,12 +1,14 @@
 //! The claim loop as an actor: it looks for due replies when it is woken, when one becomes due, and once a second in
 //! any case; each claimed row is worked on by a task of its own, so that no contact waits for another.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use actix::{Actor, Addr, AsyncContext, Context, Handler, MessageResult, SpawnHandle};
 use actix_rt::ArbiterHandle;
+use futures_util::FutureExt;
 use serde::Serialize;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -230,7 +232,9 @@ impl OutboxActor {
         self.looking = true;
         let (parts, actor) = (self.parts.clone(), ctx.address());
         self.parts.io.spawn(async move {
-            actor.do_send(Looked(claim(&parts, free).await));
+            // A look that panics is a failed one: the next must not wait for it (ARC-22).
+            let looked = AssertUnwindSafe(claim(&parts, free)).catch_unwind().await;
+            actor.do_send(Looked(looked.unwrap_or(Err(StoreError::Unexpected { what: "outbox" }))));
         });
     }
 
