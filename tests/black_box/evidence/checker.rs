@@ -42,6 +42,9 @@ pub struct Facts {
     pub probes: BTreeSet<Marker>,
     /// Postgres was away: what a contact is told in time meanwhile is decided without it.
     pub outage: bool,
+    /// Where Postgres may be slow: a handoff's text this long after its message can stand for a Settle that did not answer
+    /// in time and was carried out all the same, so that its reply follows (ARC-31).
+    pub slow: Option<std::ops::Range<Duration>>,
 }
 
 /// The verdict. Numbers are messages.
@@ -346,7 +349,7 @@ impl<'a> Checker<'a> {
         self.report.handed_off += usize::from(!answered && (case.handoff || told));
         if answered && told && !case.handoff {
             self.report.corrected += 1;
-            if !self.facts.outage {
+            if !self.facts.outage && !self.was_slow(case) {
                 self.fault(Kind::Corrected, format!("{marker} was told of a person and answered"));
             }
         }
@@ -359,6 +362,11 @@ impl<'a> Checker<'a> {
         if !answered && told && !case.handoff && case.row.is_some() {
             self.fault(Kind::HalfHandoff, format!("{marker} was told of a handoff that is not recorded"));
         }
+    }
+
+    fn was_slow(&self, case: &Case) -> bool {
+        let taken = case.told_handoff.as_ref().zip(case.asked).map(|(told, (_, asked))| told.at - asked);
+        taken.zip(self.facts.slow.clone()).is_some_and(|(taken, slow)| slow.contains(&taken))
     }
 
     fn judge_duplicates(&mut self, marker: Marker, case: &Case) {

@@ -49,6 +49,7 @@ fn judged(story: Vec<What>, accepted: &[u32], handoffs: &[u32]) -> Report {
         window: Duration::from_secs(3),
         probes: BTreeSet::from([marker(9)]),
         outage: false,
+        slow: None,
     };
     check(&entries, &tables, &facts)
 }
@@ -173,6 +174,7 @@ fn judged_acts(acts: &[(&str, bool)], entries: &[(&str, &str)]) -> Vec<Kind> {
         window: Duration::from_secs(3),
         probes: BTreeSet::new(),
         outage: false,
+        slow: None,
     };
     kinds(&check(&story, &tables, &facts))
 }

@@ -183,6 +183,8 @@ pub struct Fleet {
     pub server: Option<Server>,
     /// What [`Facts::outage`] excuses is excused.
     pub outage: bool,
+    /// See [`Facts::slow`].
+    pub slow: Option<std::ops::Range<Duration>>,
     probes: BTreeSet<Marker>,
     escalation: String,
     url: String,
@@ -207,7 +209,17 @@ impl Fleet {
             members.push(Member { name: *name, launches: 0, app, is_up: false, _port: kept });
         }
         let escalation = members[0].app.copy("escalation");
-        Self { outside, members, times, server, outage: false, probes: BTreeSet::new(), escalation, url }
+        Self {
+            outside,
+            members,
+            times,
+            server,
+            outage: false,
+            slow: None,
+            probes: BTreeSet::new(),
+            escalation,
+            url,
+        }
     }
 
     /// Gives every process flows and tags, one of each for every message of a contact.
@@ -280,6 +292,7 @@ impl Fleet {
             window,
             probes: self.probes.clone(),
             outage: self.outage,
+            slow: self.slow.clone(),
         };
         let mut settled = 0;
         loop {
