@@ -14,6 +14,7 @@ use super::supervised::Restarts;
 use crate::domain::ConversationId;
 use crate::store::StoreError;
 use crate::store::owed::{self, Resolution, Resolved};
+use crate::telemetry::crash_points::{self, Sabotage};
 use crate::turn::{self, TurnContext, TurnRequest};
 
 /// When the database is asked. A flight that was cut off may still be carried out by the server for a while, so
@@ -127,6 +128,9 @@ impl Resolver {
     }
 
     async fn resolve(&self, case: &Case<'_>) {
+        if crash_points::is_sabotaged(Sabotage::Resolver) {
+            return;
+        }
         if case.failure.left == Left::Nothing {
             return self.hand_off(case).await;
         }

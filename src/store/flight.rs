@@ -35,5 +35,5 @@ pub(super) async fn behind_lock(
     begun?;
     locked?;
     let row = row?;
-    Ok(committed.map(|_| row)?)
+    committed.map(|_| row)
 }

@@ -22,7 +22,7 @@ use super::{Database, StoreError};
 use crate::domain::{
     Binding, ContactText, ConversationId, Fence, MediaKind, ProcessId, Role, SubscriberId, TenantId, TurnId,
 };
-use crate::telemetry::crash_points::{self, Point};
+use crate::telemetry::crash_points::{self, Point, Sabotage};
 
 /// How many turns of a contact the model reads at most, the messages being answered included (HISTW-1).
 pub(super) const HISTORY_TURNS: usize = 10;
@@ -289,7 +289,7 @@ async fn fly(
         request.process.as_uuid(),
         request.turn.as_uuid(),
         &request.lane_secs,
-        &request.takeover_secs,
+        &if crash_points::is_sabotaged(Sabotage::Lane) { 0.0 } else { request.takeover_secs },
         &request.last_received_at,
         &(values.stored.len() == values.ids.len()),
     ];

@@ -17,6 +17,7 @@ use super::{Database, StoreError};
 use crate::domain::{
     ContactText, ConversationId, Fence, MediaKind, ProcessId, SubscriberId, TenantId, TurnId,
 };
+use crate::telemetry::crash_points::{self, Sabotage};
 
 /// Makes a dead process's running turn this process's own: its lane with a new fence, and the owed row with it. Only
 /// one process can: the row is changed as long as the dead one still stands in it. A turn beside the lane needs none.
@@ -255,6 +256,9 @@ fn run_of(taken: &Row, found: &Row) -> Result<SecondRun, StoreError> {
 }
 
 fn attempted_of(row: &Row) -> Result<Vec<serde_json::Value>, StoreError> {
+    if crash_points::is_sabotaged(Sabotage::Attempts) {
+        return Ok(Vec::new());
+    }
     let found: Option<serde_json::Value> = row.try_get("attempted")?;
     Ok(found.and_then(|list| list.as_array().cloned()).unwrap_or_default())
 }

@@ -2,6 +2,8 @@
 //! handoff, decides whether the reply goes inline or behind another, and releases the lane, all under the fence (ARC-45,
 //! ARC-46, ARC-47).
 
+use std::sync::LazyLock;
+
 use rust_decimal::Decimal;
 use serde::Serialize;
 use serde_json::Value;
@@ -11,7 +13,7 @@ use uuid::Uuid;
 use super::flight::behind_lock;
 use super::{Database, StoreError};
 use crate::domain::{ConversationId, EscalationReason, Fence, Outcome, ProcessId, TurnId};
-use crate::telemetry::crash_points::{self, Point};
+use crate::telemetry::crash_points::{self, Point, Sabotage};
 
 /// Turns the owed reply from `running` to `said` and writes all that hangs on it. It changes nothing when the
 /// turn was superseded: its lane has another fence, or its owed row is no longer `running`.
@@ -226,7 +228,7 @@ async fn settle_once(database: &Database, request: &SettleRequest) -> Result<Set
     let agent = &request.agent;
     let usage = agent.usage.as_ref();
     let summary = request.summary.as_ref();
-    let fence = request.fence.map(Fence::get);
+    let fence = request.fence.filter(|_| !crash_points::is_sabotaged(Sabotage::Lane)).map(Fence::get);
     let tokens = usage.map_or(0, charged_tokens);
     let cost = usage.and_then(|row| row.cost).unwrap_or_default();
     let latency = usage.map(|row| i32::try_from(row.latency.as_millis()).unwrap_or(i32::MAX));
@@ -260,7 +262,7 @@ async fn settle_once(database: &Database, request: &SettleRequest) -> Result<Set
         &summary.map(|summary| &summary.known),
         &request.checks.as_ref().map(Json),
     ];
-    let row = behind_lock(&lease, request.conversation, SETTLE, values).await?;
+    let row = behind_lock(&lease, request.conversation, statement(), values).await?;
     lease.give_back();
     crash_points::passed_if(row.is_some(), Point::SettleCommitted);
     let Some(row) = row else {
@@ -268,6 +270,14 @@ async fn settle_once(database: &Database, request: &SettleRequest) -> Result<Set
     };
     let settled = if row.try_get("queued")? { Settled::Queued } else { Settled::Inline };
     Ok(Settlement { settled, others_wait: row.try_get("others_wait")? })
+}
+
+/// [`SETTLE`]; sabotaged, one that does not look at what waits in the outbox.
+fn statement() -> &'static str {
+    static BLIND: LazyLock<String> = LazyLock::new(|| {
+        SETTLE.replace("or exists (select 1 from outbox", "or false and exists (select 1 from outbox")
+    });
+    if crash_points::is_sabotaged(Sabotage::Order) { &BLIND } else { SETTLE }
 }
 
 /// Input plus output (BUD-3); an unknown count is 0.

@@ -2,10 +2,10 @@
 //! (ARC-60). Both exist with `debug_assertions` only: in a release build every function here is empty, and neither
 //! variable is known to it. `docs/reliability.md` says who uses them and how.
 //!
-//! `CRASH_AT=<point>[:<n>]` aborts at the n-th passage of a point, the first by default; `SABOTAGE=<name>` is read by
-//! [`is_sabotaged`].
+//! `CRASH_AT=<point>[:<n>]` aborts at the n-th passage of a point, the first by default; `PAUSE_AT` stops the process
+//! there until it is continued (SIGSTOP, SIGCONT); `SABOTAGE=<name>` is read by [`is_sabotaged`].
 
-/// Where a process can be made to end. `CRASH_AT` takes the names in snake case.
+/// Where a process can be made to end or to stop. `CRASH_AT` and `PAUSE_AT` take the names in snake case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Point {
     /// Open has committed; nothing else has happened.
@@ -37,6 +37,14 @@ pub enum Sabotage {
     Fencing,
     /// `owed`: what `rs_owed` says is not read after a death.
     Owed,
+    /// `attempts`: a second run is not told what the first has attempted.
+    Attempts,
+    /// `lane`: Open takes lanes that are held, and Settle asks for no fence.
+    Lane,
+    /// `order`: Settle lets a reply go inline although another of the contact waits in the outbox.
+    Order,
+    /// `resolver`: nobody ends a turn whose flight did not answer.
+    Resolver,
 }
 
 #[cfg(debug_assertions)]
@@ -57,11 +65,33 @@ mod armed {
     const UNTIL_WRITTEN: Duration = Duration::from_millis(150);
 
     /// The point to end at and the passages until then.
-    static TARGET: LazyLock<Option<(String, AtomicU32)>> =
-        LazyLock::new(|| target(env::var("CRASH_AT").ok()));
+    static CRASH: LazyLock<Option<Target>> = LazyLock::new(|| target(env::var("CRASH_AT").ok()));
+    /// The point to stop at.
+    static PAUSE: LazyLock<Option<Target>> = LazyLock::new(|| target(env::var("PAUSE_AT").ok()));
     static SABOTAGED: LazyLock<Option<String>> = LazyLock::new(|| env::var("SABOTAGE").ok());
 
-    fn target(value: Option<String>) -> Option<(String, AtomicU32)> {
+    type Target = (String, AtomicU32);
+
+    /// What becomes of a process at its point.
+    #[derive(Clone, Copy)]
+    enum Blow {
+        Abort,
+        Pause,
+    }
+
+    impl Blow {
+        fn fall(self) {
+            match self {
+                Self::Abort => std::process::abort(),
+                // Stopped before the command's end can be waited for.
+                Self::Pause => {
+                    let _ = std::process::Command::new("sh").args(["-c", "kill -STOP $PPID"]).status();
+                }
+            }
+        }
+    }
+
+    fn target(value: Option<String>) -> Option<Target> {
         let value = value.filter(|value| !value.is_empty())?;
         let (name, nth) = value.split_once(':').unwrap_or((&value, "1"));
         Some((name.to_owned(), AtomicU32::new(nth.parse().unwrap_or(1))))
@@ -82,16 +112,23 @@ mod armed {
             }
         }
 
-        fn is_last_passage(self) -> bool {
-            let target = TARGET.as_ref().filter(|(name, _)| name == self.name());
-            target.is_some_and(|(_, left)| left.fetch_sub(1, Ordering::AcqRel) == 1)
+        /// What falls with this passage.
+        fn blow(self) -> Option<Blow> {
+            let is_last = |target: &Option<Target>| {
+                let target = target.as_ref().filter(|(name, _)| name == self.name());
+                target.is_some_and(|(_, left)| left.fetch_sub(1, Ordering::AcqRel) == 1)
+            };
+            if is_last(&CRASH) {
+                return Some(Blow::Abort);
+            }
+            is_last(&PAUSE).then_some(Blow::Pause)
         }
     }
 
     /// The program has come to this point.
     pub fn passed(point: Point) {
-        if point.is_last_passage() {
-            std::process::abort();
+        if let Some(blow) = point.blow() {
+            blow.fall();
         }
     }
 
@@ -102,12 +139,12 @@ mod armed {
         }
     }
 
-    /// The program has come to this point and what it gave to a socket may be under way: the crash waits for it, and
+    /// The program has come to this point and what it gave to a socket may be under way: the blow waits for it, and
     /// its caller with it.
     pub async fn passed_late(point: Point) {
-        if point.is_last_passage() {
+        if let Some(blow) = point.blow() {
             tokio::time::sleep(UNTIL_WRITTEN).await;
-            std::process::abort();
+            blow.fall();
         }
     }
 
@@ -118,6 +155,10 @@ mod armed {
             Sabotage::Recovery => "recovery",
             Sabotage::Fencing => "fencing",
             Sabotage::Owed => "owed",
+            Sabotage::Attempts => "attempts",
+            Sabotage::Lane => "lane",
+            Sabotage::Order => "order",
+            Sabotage::Resolver => "resolver",
         };
         SABOTAGED.as_deref() == Some(name)
     }

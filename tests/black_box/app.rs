@@ -330,6 +330,13 @@ impl TestApp {
         assert_eq!(unsafe { libc::kill(id, number) }, 0);
     }
 
+    /// Whether a signal has stopped the process and it has not been continued.
+    pub fn is_stopped(&self) -> bool {
+        let id = self.process.as_ref().unwrap().id();
+        let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('T'))
+    }
+
     /// Ends the process with a signal and returns how it ended.
     pub async fn stop(&mut self, number: i32) -> ExitStatus {
         self.signal(number);

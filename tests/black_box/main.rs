@@ -49,6 +49,7 @@ mod race;
 mod raw_http;
 mod recovery;
 mod rooms;
+mod safeguards;
 mod surface;
 mod tokens;
 mod two_processes;

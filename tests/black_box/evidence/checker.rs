@@ -40,6 +40,11 @@ pub struct Facts {
     pub window: Duration,
     /// Messages that ask whether their contact is still heard.
     pub probes: BTreeSet<Marker>,
+    /// Postgres was away: what a contact is told in time meanwhile is decided without it.
+    pub outage: bool,
+    /// Where Postgres may be slow: a handoff's text this long after its message can stand for a Settle that did not answer
+    /// in time and was carried out all the same, so that its reply follows (ARC-31).
+    pub slow: Option<std::ops::Range<Duration>>,
 }
 
 /// The verdict. Numbers are messages.
@@ -49,7 +54,7 @@ pub struct Report {
     pub accepted: usize,
     pub answered: usize,
     pub handed_off: usize,
-    /// A handoff was told while its turn could still settle, and the reply followed (ARC-31).
+    /// A handoff was told while its turn could still settle, and the reply followed (ARC-31). A fault but in an outage.
     pub corrected: usize,
     /// The duplicates of ARC-43, in its order.
     pub inline_unconfirmed: usize,
@@ -67,9 +72,11 @@ pub enum Kind {
     HalfHandoff,
     /// Both a reply and a recorded handoff (ARC-40).
     Both,
+    /// Both a reply and the handoff's text, which nobody recorded (ARC-40).
+    Corrected,
     /// A duplicate of neither allowed kind (ARC-43).
     Doubled,
-    /// Replies out of order (ARC-43).
+    /// Replies or handoffs' texts out of order (ARC-43).
     Disorder,
     /// A later message was not heard within the lease (ARC-42).
     Silenced,
@@ -77,6 +84,8 @@ pub enum Kind {
     Repeated,
     /// The record says of an action what ManyChat has not seen, or nothing, or that it is still to come (ARC-41).
     FalseRecord,
+    /// The stand-in for the model has not found the message to answer: what else is reported means nothing.
+    Blind,
 }
 
 #[derive(Clone, Debug)]
@@ -230,6 +239,9 @@ impl<'a> Checker<'a> {
                 self.acts.entry((*contact, name.clone())).or_default().push(*known);
             }
             What::Struck { life } => self.struck.push((life.clone(), entry.at)),
+            What::Thought { markers } if markers.is_empty() => {
+                self.fault(Kind::Blind, format!("entry {place} of the journal"));
+            }
             What::NotAnswered { .. } | What::Thought { .. } | What::Written { .. } => {}
         }
     }
@@ -289,8 +301,9 @@ impl<'a> Checker<'a> {
         let contacts: BTreeSet<u32> = cases.keys().map(|marker| marker.contact).collect();
         for contact in contacts {
             let of_contact: Vec<_> = cases.iter().filter(|(marker, _)| marker.contact == contact).collect();
-            self.judge_handoffs(contact, &of_contact);
-            self.judge_order(&of_contact);
+            let delivered = self.delivered_handoffs.remove(&contact).unwrap_or_default();
+            self.judge_order(contact, &of_contact, &delivered);
+            self.judge_handoffs(contact, &of_contact, &delivered);
         }
         self.judge_acts();
         self.report.faults.sort_by(|one, other| one.kind.cmp(&other.kind));
@@ -334,7 +347,12 @@ impl<'a> Checker<'a> {
         let (answered, told) = (!case.replies.is_empty(), case.told_handoff.is_some());
         self.report.answered += usize::from(answered);
         self.report.handed_off += usize::from(!answered && (case.handoff || told));
-        self.report.corrected += usize::from(answered && told && !case.handoff);
+        if answered && told && !case.handoff {
+            self.report.corrected += 1;
+            if !self.facts.outage && !self.was_slow(case) {
+                self.fault(Kind::Corrected, format!("{marker} was told of a person and answered"));
+            }
+        }
         if answered && case.handoff {
             self.fault(Kind::Both, format!("{marker} was answered, and a handoff is recorded"));
         }
@@ -344,6 +362,11 @@ impl<'a> Checker<'a> {
         if !answered && told && !case.handoff && case.row.is_some() {
             self.fault(Kind::HalfHandoff, format!("{marker} was told of a handoff that is not recorded"));
         }
+    }
+
+    fn was_slow(&self, case: &Case) -> bool {
+        let taken = case.told_handoff.as_ref().zip(case.asked).map(|(told, (_, asked))| told.at - asked);
+        taken.zip(self.facts.slow.clone()).is_some_and(|(taken, slow)| slow.contains(&taken))
     }
 
     fn judge_duplicates(&mut self, marker: Marker, case: &Case) {
@@ -366,9 +389,8 @@ impl<'a> Checker<'a> {
     }
 
     /// Every recorded handoff is told, and not more often than it was recorded.
-    fn judge_handoffs(&mut self, contact: u32, cases: &[(&Marker, &Case)]) {
+    fn judge_handoffs(&mut self, contact: u32, cases: &[(&Marker, &Case)], delivered: &[Told]) {
         let inline: Vec<Told> = cases.iter().filter_map(|(_, case)| case.told_handoff.clone()).collect();
-        let delivered = self.delivered_handoffs.remove(&contact).unwrap_or_default();
         let (of_turns, of_none) = self.recorded.get(&contact).copied().unwrap_or_default();
         let told = inline.len() + delivered.len();
         if told < of_turns + of_none {
@@ -384,7 +406,7 @@ impl<'a> Checker<'a> {
             .count();
         let needed = of_turns + of_none.max(without_row) + unrecorded;
         let excess = told.saturating_sub(needed);
-        let uncertain = inline.iter().chain(&delivered).filter(|told| !told.known || self.was_struck(told));
+        let uncertain = inline.iter().chain(delivered).filter(|told| !told.known || self.was_struck(told));
         if excess > uncertain.count() {
             self.fault(
                 Kind::Doubled,
@@ -395,20 +417,68 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// By what a client can know (a message sent after the answer to another), and by the order of acceptance.
-    fn judge_order(&mut self, cases: &[(&Marker, &Case)]) {
-        let replied: Vec<_> = cases.iter().filter(|(_, case)| !case.replies.is_empty()).collect();
-        for (marker, case) in &replied {
-            for (other, later) in &replied {
+    /// By what a client can know (a message sent after the answer to another), and by the order of acceptance. The texts of
+    /// handoffs have their place in it.
+    fn judge_order(&mut self, contact: u32, cases: &[(&Marker, &Case)], delivered: &[Told]) {
+        let handoffs = self.places_of_handoffs(contact, cases, delivered);
+        let heard: Vec<_> = cases
+            .iter()
+            .filter_map(|(marker, case)| {
+                let place = case.first_reply().or_else(|| handoffs.get(marker).map(|place| (*place, 0)))?;
+                Some((marker, case, place))
+            })
+            .collect();
+        for (marker, case, place) in &heard {
+            for (other, later, later_place) in &heard {
                 let seen = case.responded.zip(later.asked).is_some_and(|(answer, asked)| answer < asked.0);
                 let recorded =
                     case.row.as_ref().zip(later.row.as_ref()).is_some_and(|(one, two)| one.seq < two.seq);
-                if (seen || recorded) && case.first_reply() > later.first_reply() {
+                if (seen || recorded) && place > later_place {
                     let why = if seen { "sent after its answer" } else { "accepted later" };
                     self.fault(Kind::Disorder, format!("{other} ({why}) was answered before {marker}"));
                 }
             }
         }
+    }
+
+    /// Where in the journal the handoff's text stands for each message that has none but it. Whose a text of ManyChat's
+    /// is, it does not say: the first is the oldest burst's, where there are as many as bursts. In an outage nobody can
+    /// know what waits before a text that is told in time, and who sheds load does not look.
+    fn places_of_handoffs(
+        &self,
+        contact: u32,
+        cases: &[(&Marker, &Case)],
+        delivered: &[Told],
+    ) -> HashMap<Marker, usize> {
+        let mut places = HashMap::new();
+        let mut bursts: BTreeMap<i32, (String, Vec<Marker>)> = BTreeMap::new();
+        for (marker, case) in cases {
+            match (&case.told_handoff, &case.row) {
+                (Some(told), Some(_)) if !self.facts.outage => drop(places.insert(**marker, told.place)),
+                (None, Some(row)) if case.handoff => {
+                    let known = bursts.values_mut().find(|(burst, _)| *burst == row.burst);
+                    match known {
+                        Some((_, markers)) => markers.push(**marker),
+                        None => drop(bursts.insert(row.seq, (row.burst.clone(), vec![**marker]))),
+                    }
+                }
+                _ => {}
+            }
+        }
+        // A burst whose last message was told of it needs no text of ManyChat's.
+        let told: BTreeSet<&String> = cases
+            .iter()
+            .filter(|(_, case)| case.told_handoff.is_some())
+            .filter_map(|(_, case)| case.row.as_ref().map(|row| &row.burst))
+            .collect();
+        bursts.retain(|_, (burst, _)| !told.contains(burst));
+        let of_none = self.recorded.get(&contact).map_or(0, |(_, of_none)| *of_none);
+        if of_none == 0 && bursts.len() == delivered.len() {
+            for ((_, markers), told) in bursts.into_values().zip(delivered) {
+                places.extend(markers.into_iter().map(|marker| (marker, told.place)));
+            }
+        }
+        places
     }
 
     fn judge_probe(&mut self, marker: Marker, case: &Case) {

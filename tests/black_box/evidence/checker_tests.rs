@@ -48,6 +48,8 @@ fn judged(story: Vec<What>, accepted: &[u32], handoffs: &[u32]) -> Report {
         lease: Duration::from_secs(1),
         window: Duration::from_secs(3),
         probes: BTreeSet::from([marker(9)]),
+        outage: false,
+        slow: None,
     };
     check(&entries, &tables, &facts)
 }
@@ -122,6 +124,32 @@ fn replies_out_of_order_are_seen() {
     assert_eq!(kinds(&judged(together, &[1, 2], &[])), [Kind::Disorder], "inside one text");
 }
 
+/// A handoff's text has its place among the replies, in a response and from ManyChat.
+#[test]
+fn handoffs_out_of_order_are_seen() {
+    let inline = vec![asked(1), asked(2), answered(2, &[ESCALATION]), answered(1, &["to q1x1"])];
+    assert_eq!(kinds(&judged(inline, &[1, 2], &[2])), [Kind::Disorder]);
+    let delivered = |first: What, second: What| vec![asked(1), asked(2), first, second];
+    let (copy, reply) = (|| played("a1", ESCALATION, true), |text| played("a1", text, true));
+    assert_eq!(kinds(&judged(delivered(reply("to q1x2"), copy()), &[1, 2], &[1])), [Kind::Disorder]);
+    assert_eq!(kinds(&judged(delivered(copy(), reply("to q1x2")), &[1, 2], &[1])), []);
+    assert_eq!(kinds(&judged(delivered(copy(), reply("to q1x1")), &[1, 2], &[2])), [Kind::Disorder]);
+}
+
+/// Told of a person, then answered, with nothing recorded.
+#[test]
+fn a_correction_is_a_fault() {
+    let story = vec![asked(1), answered(1, &[ESCALATION]), played("b1", "to q1x1", true)];
+    let report = judged(story, &[1], &[]);
+    assert_eq!((kinds(&report), report.corrected), (vec![Kind::Corrected], 1));
+}
+
+/// A model that finds no message to answer makes the verdict worthless.
+#[test]
+fn a_blind_model_is_a_fault() {
+    assert_eq!(kinds(&judged(vec![What::Thought { markers: Vec::new() }], &[], &[])), [Kind::Blind]);
+}
+
 #[test]
 fn a_contact_who_is_not_heard_is_silenced() {
     assert_eq!(kinds(&judged(vec![asked(9)], &[], &[])), [Kind::Silenced]);
@@ -145,6 +173,8 @@ fn judged_acts(acts: &[(&str, bool)], entries: &[(&str, &str)]) -> Vec<Kind> {
         lease: Duration::from_secs(1),
         window: Duration::from_secs(3),
         probes: BTreeSet::new(),
+        outage: false,
+        slow: None,
     };
     kinds(&check(&story, &tables, &facts))
 }

@@ -1,7 +1,8 @@
 //! Processes of the service on one Postgres, and what the proofs do to them.
 
 use std::collections::BTreeSet;
-use std::net::TcpListener;
+use std::net::{TcpListener, UdpSocket};
+use std::process::ExitStatus;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
@@ -81,14 +82,16 @@ impl Server {
     }
 }
 
-/// A free port that no outgoing connection gets: a process that is started again must find it free.
-fn quiet_port() -> u16 {
+/// A free port that no outgoing connection gets: a process that is started again must find it free. While the socket
+/// lives, no other fleet takes it, be the process down as often as it likes.
+fn quiet_port() -> (u16, UdpSocket) {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     loop {
-        let place = NEXT.fetch_add(1, Ordering::Relaxed).wrapping_add((std::process::id() % 12_000) as u16);
-        let port = 20_000 + place % 12_000;
+        let first = (std::process::id().wrapping_mul(97) % 12_000) as u16;
+        let port = 20_000 + NEXT.fetch_add(1, Ordering::Relaxed).wrapping_add(first) % 12_000;
+        let Ok(kept) = UdpSocket::bind(("127.0.0.1", port)) else { continue };
         if TcpListener::bind(("0.0.0.0", port)).is_ok() {
-            return port;
+            return (port, kept);
         }
     }
 }
@@ -99,6 +102,8 @@ pub struct Member {
     launches: u32,
     app: TestApp,
     pub is_up: bool,
+    /// Keeps its port.
+    _port: UdpSocket,
 }
 
 impl Member {
@@ -142,9 +147,18 @@ impl Member {
         self.app.signal(number);
     }
 
-    pub async fn stop(&mut self, number: i32) {
+    pub async fn stop(&mut self, number: i32) -> ExitStatus {
         self.is_up = false;
-        self.app.stop(number).await;
+        self.app.stop(number).await
+    }
+
+    /// Waits until it has stopped itself (`PAUSE_AT`).
+    pub async fn stopped(&self) {
+        let until = Instant::now() + PATIENCE;
+        while !self.app.is_stopped() {
+            assert!(Instant::now() < until, "it does not stop\n{}", self.output());
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
     }
 
     /// Waits until it has ended by itself; false when it does not.
@@ -167,6 +181,10 @@ pub struct Fleet {
     pub members: Vec<Member>,
     pub times: Times,
     pub server: Option<Server>,
+    /// What [`Facts::outage`] excuses is excused.
+    pub outage: bool,
+    /// See [`Facts::slow`].
+    pub slow: Option<std::ops::Range<Duration>>,
     probes: BTreeSet<Marker>,
     escalation: String,
     url: String,
@@ -185,13 +203,23 @@ impl Fleet {
             let database = first.take().unwrap_or_else(|| TestServer::empty_database().unwrap());
             let setup = setup(&outside, times);
             let setup = Setup { database: Some(database), database_url: Some(url.clone()), ..setup };
-            let mut member = Member { name: *name, launches: 0, app: setup.prepare().await, is_up: false };
-            member.app.port = quiet_port();
-            member.set("PORT", &member.port().to_string());
-            members.push(member);
+            let (mut app, (port, kept)) = (setup.prepare().await, quiet_port());
+            app.port = port;
+            app.env.insert("PORT".to_owned(), port.to_string());
+            members.push(Member { name: *name, launches: 0, app, is_up: false, _port: kept });
         }
         let escalation = members[0].app.copy("escalation");
-        Self { outside, members, times, server, probes: BTreeSet::new(), escalation, url }
+        Self {
+            outside,
+            members,
+            times,
+            server,
+            outage: false,
+            slow: None,
+            probes: BTreeSet::new(),
+            escalation,
+            url,
+        }
     }
 
     /// Gives every process flows and tags, one of each for every message of a contact.
@@ -263,6 +291,8 @@ impl Fleet {
             lease: self.times.lease(),
             window,
             probes: self.probes.clone(),
+            outage: self.outage,
+            slow: self.slow.clone(),
         };
         let mut settled = 0;
         loop {
