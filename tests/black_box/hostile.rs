@@ -162,8 +162,8 @@ fn act_and_answer(body: &Value, record: &Mutex<Record>) -> Value {
     let messages = body["messages"].as_array().cloned().unwrap_or_default();
     let tools = body["tools"].as_array().cloned().unwrap_or_default();
     let offers = |name: &str| tools.iter().any(|tool| tool["function"]["name"] == name);
-    if offers("add_tag") && !messages.iter().any(|message| message["role"] == "tool") {
-        return json!({ "call": "add_tag", "arguments": { "tag": "likes_foundation" } });
+    if offers("set_field") && !messages.iter().any(|message| message["role"] == "tool") {
+        return json!({ "call": "set_field", "arguments": { "field": "intent", "value": "not_prospect" } });
     }
     let object = answer(body, &BTreeMap::new(), record);
     if offers("send_reply") { json!({ "call": "send_reply", "arguments": object }) } else { object }
