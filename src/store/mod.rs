@@ -5,6 +5,7 @@
 mod address;
 mod binding;
 mod error;
+mod periods;
 mod pool;
 mod pulse;
 mod statements;

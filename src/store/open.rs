@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use jiff::{Timestamp, tz::TimeZone};
+use jiff::Timestamp;
 use rust_decimal::Decimal;
 use serde::Deserialize;
 use tokio_postgres::types::ToSql;
@@ -15,6 +15,7 @@ use uuid::Uuid;
 
 use super::acted::{Acted, acted_columns, acted_of};
 use super::binding::binding_of;
+use super::periods::{back, day_of, hour_of};
 use super::statements::{BEGIN, COMMIT};
 use super::takeover::{pause_columns, pause_join};
 use super::{Database, StoreError};
@@ -80,9 +81,8 @@ pub(super) const RECORD: &str = concat!(
        where i.process_id <> $12 and i.message_id <> all ($9::uuid[])),
      owed_first as (
        select o.turn_id from rs_owed o join judged j on o.conversation_id = j.id
-       where o.status = 'running' and o.fence is not null and o.turn_id <> $5
-         and not exists (select 1 from rs_processes p where p.id = o.process_id
-                         and p.beat_at > statement_timestamp() - make_interval(secs => $16))
+       where o.status = 'running' and o.fence is not null and o.turn_id <> $5 and not exists (select 1 from rs_processes p
+         where p.id = o.process_id and p.beat_at > statement_timestamp() - make_interval(secs => $16))
        order by o.created_at limit 1),
      go as (
        select j.id, j.binding, (j.binding <> 'unbound' or not $4) as bound, l.fence,
@@ -401,22 +401,6 @@ impl<'req> Values<'req> {
             stored: request.messages.iter().filter(|one| one.stored).map(|message| message.id).collect(),
         }
     }
-}
-
-/// `at` minus whole hours; the earliest representable time when that is out of range.
-pub(super) fn back(at: Timestamp, hours: i64) -> Timestamp {
-    at.checked_sub(jiff::SignedDuration::from_hours(hours)).unwrap_or(Timestamp::UNIX_EPOCH)
-}
-
-/// Start of the UTC clock hour (02/RATE-1).
-fn hour_of(at: Timestamp) -> Timestamp {
-    let seconds = at.as_second();
-    Timestamp::from_second(seconds - seconds.rem_euclid(3600)).unwrap_or(at)
-}
-
-/// The UTC day (BUD-1).
-pub(super) fn day_of(at: Timestamp) -> jiff::civil::Date {
-    at.to_zoned(TimeZone::UTC).date()
 }
 
 /// The flight's statements as this connection has prepared them.

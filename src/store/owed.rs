@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::actions::{OpenActions, opened_of};
 use super::attempts::attempts_of;
 use super::binding::binding_of;
-use super::open::day_of;
+use super::periods::day_of;
 use super::pool::Lease;
 use super::{Database, StoreError};
 use crate::domain::{ConversationId, ProcessId, SubscriberId, TenantId, TurnId};

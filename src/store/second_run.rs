@@ -9,7 +9,8 @@ use uuid::Uuid;
 
 use super::acted::{acted_columns, acted_of};
 use super::attempts::attempts_of;
-use super::open::{HISTORY_TURNS, OpenTurn, back, history_of, open_handoff, parse_binding};
+use super::open::{HISTORY_TURNS, OpenTurn, history_of, open_handoff, parse_binding};
+use super::periods::back;
 use super::pool::Lease;
 use super::statements::{BEGIN, COMMIT};
 use super::takeover::{pause_columns, pause_join};
