@@ -144,7 +144,7 @@ async fn a_lost_race_records_the_reply_and_not_the_holding_line() {
     assert_eq!(answer.json()["content"]["external_message_callback"]["timeout"], 86400);
     let recorded = "select role, text, outcome from turns order by seq";
     let question = json!({"role": "user", "text": "how much is it?", "outcome": null});
-    assert_eq!(app.rows(recorded).await, [question.clone()]);
+    assert_eq!(app.rows(recorded).await, std::slice::from_ref(&question));
     let rows = app.await_that(recorded, |rows| rows.len() > 1).await;
     assert_eq!(rows, [question, json!({"role": "agent", "text": "Hello.", "outcome": "deferred"})]);
     app.await_rows("select 1 from outbox where kind = 'reply' and payload->'messages'->>0 = 'Hello.'").await;
