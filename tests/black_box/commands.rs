@@ -68,7 +68,6 @@ fn a_faulty_configuration_stops_every_command() {
         vec!["serve"],
         vec!["worker"],
         vec!["config", "check"],
-        vec!["model", "check"],
         vec!["simulate", "hello"],
         vec!["eval"],
         vec!["tokens", "backfill"],

@@ -192,10 +192,10 @@ async fn nothing_is_sent_to_a_contact_who_wrote_a_day_ago() {
     });
     let [ann, ben]: [Value; 2] = ends.await.try_into().unwrap();
     assert_eq!((&ann["status"], &ben["status"]), (&json!("failed"), &json!("delivered")));
-    assert_eq!(ann["last_error"], "the contact last wrote more than 24 hours ago");
+    assert_eq!(ann["last_error"], "not sent: the contact wrote more than 24 hours ago");
     assert_eq!((asked(&stub, ANN), asked(&stub, BEN)), (vec![], vec!["late".to_owned(), "play".to_owned()]));
     let marked = "select c.subscriber_id from conversations c join rs_handoffs h on h.conversation_id = c.id
                   where c.escalated_at is not null and h.closed_at is null";
     assert_eq!(app.rows(marked).await, [json!({ "subscriber_id": ANN })]);
-    assert_eq!(app.log_line("too late to answer: a person has to write").await["level"], 50);
+    assert_eq!(app.log_line("outbox dead-lettered").await["level"], 50);
 }

@@ -132,6 +132,7 @@ async fn after_a_day_a_reply_that_was_said_is_not_sent_either() {
     app.env.remove("CRASH_AT");
     app.run(
         "update rs_owed set received_at = received_at - interval '25 hours', said_at = said_at - interval '25 hours';
+         update turns set created_at = created_at - interval '25 hours';
          update conversations set last_message_at = last_message_at - interval '25 hours'",
     )
     .await;
@@ -140,7 +141,7 @@ async fn after_a_day_a_reply_that_was_said_is_not_sent_either() {
     let ended = app.await_that(queued, |rows| rows.iter().any(|row| row["status"] == "failed")).await;
     assert_eq!(
         ended,
-        [json!({"status": "failed", "last_error": "the contact last wrote more than 24 hours ago"})]
+        [json!({"status": "failed", "last_error": "not sent: the contact wrote more than 24 hours ago"})]
     );
     nothing_is_left(&app).await;
     assert_eq!(app.rows("select 1 from conversations where escalated_at is not null").await.len(), 1);
