@@ -23,8 +23,9 @@ const NOT_NOW: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_secs(5);
 /// Longest such look.
 const LOOK_LIMIT: Duration = Duration::from_secs(10);
-/// Pause while an earlier turn's actions come first.
+/// First pause while an earlier turn's actions come first; it doubles up to the longest.
 const BEHIND: Duration = Duration::from_millis(200);
+const MOST_BEHIND: Duration = Duration::from_secs(5);
 /// Tries to put outcomes on the record, and the pause between two. After that the next look finds them.
 const RECORD_TRIES: u32 = 240;
 const RECORD_PAUSE: Duration = Duration::from_millis(500);
@@ -126,12 +127,6 @@ impl Acting {
     }
 
     /// Performs what is left of the actions and ends them.
-    pub(super) async fn perform(&self, open: &OpenActions, path: Path) {
-        let Some(working) = self.begin(open) else { return };
-        self.work_off(open, path).await;
-        drop(working);
-    }
-
     async fn work_off(&self, open: &OpenActions, path: Path) {
         let mut progress = Progress::default();
         loop {
@@ -160,8 +155,10 @@ impl Acting {
     /// Waits for the actions of the contact's earlier turns, here or in another process (STAGE-6). What a dead process has
     /// left of them is its recoverer's; the statement itself says when nobody waits any longer.
     async fn until_ahead(&self, open: &OpenActions) {
+        let mut pause = BEHIND;
         loop {
-            tokio::time::sleep(BEHIND).await;
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(MOST_BEHIND);
             let looking = attempts::is_behind(&self.database, open.turn);
             let behind =
                 tokio::time::timeout(RECORD_LIMIT, looking).await.unwrap_or(Err(StoreError::InDoubt));

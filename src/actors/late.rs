@@ -27,10 +27,10 @@ use crate::turn::{
 };
 
 /// Nothing reaches a contact who wrote longer ago than this: the channel does not allow it (ARC-46).
-pub(super) const UNREACHABLE: SignedDuration = SignedDuration::from_hours(24);
+const UNREACHABLE: SignedDuration = SignedDuration::from_hours(24);
 
-/// How long the server may still be at work on a statement that did not answer.
-const IN_DOUBT: Duration = Duration::from_secs(5);
+/// How long the server may still be at work on a statement that did not answer: longer than its wait for a lock.
+const IN_DOUBT: Duration = Duration::from_secs(10);
 
 /// Runs late turns; cheap to clone.
 #[derive(Clone)]
@@ -57,7 +57,8 @@ impl LateTurns {
         if let Some(open) = taken {
             tracing::warn!(%turn, conversation = %open.conversation, outrun = open.outrun,
                 "actions of a dead process taken over");
-            self.acting.perform(&open, Path::Deferred).await;
+            // From now on they are this process's own, and their performing keeps no place from other work.
+            self.acting.perform_later(open, Path::Deferred);
         }
         Ok(())
     }
@@ -139,6 +140,23 @@ impl LateTurns {
         } else {
             request
         };
+        let ended = self.answer_opened(&request, opened, process, repeated).await;
+        if let Err(error) = ended {
+            // The turn is ours and running: nobody else would end it.
+            tracing::warn!(%conversation, err = %error, "recovery of a contact not finished");
+            self.resolver.resolve_later(request, Told::No, opened_failed(conversation, StoreError::InDoubt));
+        }
+        Ok(())
+    }
+
+    /// Ends a turn that inherited its messages; `repeated` is the one message that the contact may have sent again since.
+    async fn answer_opened(
+        &self,
+        request: &Arc<TurnRequest>,
+        opened: OpenTurn,
+        process: ProcessId,
+        repeated: Option<(ProcessId, ContactText, Timestamp)>,
+    ) -> Result<(), StoreError> {
         let came = request.messages.last().map(|message| message.received_at);
         if came.is_some_and(|came| is_out_of_reach(came, self.context.clock.now())) {
             return self.end_silently(request.id, &opened, process).await;
@@ -148,7 +166,7 @@ impl LateTurns {
             let first = Repeated { conversation, process, text: &text, binding, received_at };
             inbox::join_repeats(&self.context.database, &first).await?;
         }
-        self.finish(request, opened).await;
+        self.finish(Arc::clone(request), opened).await;
         Ok(())
     }
 
@@ -334,7 +352,7 @@ const fn opened_failed(conversation: ConversationId, cause: StoreError) -> Failu
 }
 
 /// Whether the channel delivers nothing any more to a contact whose last message came then.
-pub(super) fn is_out_of_reach(came: Timestamp, now: Timestamp) -> bool {
+fn is_out_of_reach(came: Timestamp, now: Timestamp) -> bool {
     now.duration_since(came) > UNREACHABLE
 }
 

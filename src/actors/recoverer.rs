@@ -120,9 +120,16 @@ impl Recoverer {
         });
     }
 
+    /// A step that fails stops none of the others.
     async fn recover(&self) -> Result<(), StoreError> {
-        self.hand_on_replies().await?;
-        self.run_turns().await?;
+        let said = self.hand_on_replies().await;
+        let ran = self.run_turns().await;
+        let acted = self.take_actions().await;
+        let answered = self.take_messages().await;
+        said.and(ran).and(acted).and(answered)
+    }
+
+    async fn take_actions(&self) -> Result<(), StoreError> {
         let (context, settings) = (&self.late.context, &self.late.context.settings);
         let dead = settings.process_dead.as_secs_f64();
         for (turn, _) in actions::orphaned(&context.database, &settings.tenant, dead).await? {
@@ -131,6 +138,12 @@ impl Recoverer {
                 self.spawn(at_work, async move { late.act_for_the_dead(turn).await });
             }
         }
+        Ok(())
+    }
+
+    async fn take_messages(&self) -> Result<(), StoreError> {
+        let (context, settings) = (&self.late.context, &self.late.context.settings);
+        let dead = settings.process_dead.as_secs_f64();
         let most = i64::try_from(settings.late_turns).unwrap_or(i64::MAX);
         for contact in inbox::orphaned(&context.database, &settings.tenant, dead, most).await? {
             if let Some(at_work) = self.begin(*contact.conversation.as_uuid()) {

@@ -1,30 +1,11 @@
-//! What is asked about the contact of a conversation: who it is, for an operator, while everything else names
-//! conversations only (LOG-2), and when it last wrote.
+//! Who a conversation is with, for an operator who asks: everything else names conversations only (LOG-2).
 
-use jiff::Timestamp;
 use tokio_postgres::Client;
 
-use super::{Database, StoreError};
+use super::StoreError;
 use crate::domain::{ConversationId, SubscriberId, TenantId};
 
 const FIND: &str = "select subscriber_id from conversations where tenant_id = $1 and id = $2";
-
-const LAST_MESSAGE: &str = "select last_message_at from conversations where id = $1";
-
-/// When the contact last wrote, by business time; `None` when nothing is known of it.
-///
-/// # Errors
-/// When the database does not answer.
-pub async fn last_message(
-    database: &Database,
-    conversation: ConversationId,
-) -> Result<Option<Timestamp>, StoreError> {
-    let lease = database.lease().await?;
-    let statement = lease.prepared(LAST_MESSAGE).await?;
-    let row = lease.client()?.query_opt(&statement, &[conversation.as_uuid()]).await?;
-    lease.give_back();
-    Ok(row.map(|row| row.try_get("last_message_at")).transpose()?.flatten())
-}
 
 /// The contact of a conversation; `None` when the tenant has no such conversation.
 ///

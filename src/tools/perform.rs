@@ -28,7 +28,7 @@ use crate::telemetry::crash_points::{self, Point};
 const WRITE_LIMIT: Duration = Duration::from_secs(5);
 /// How long a write of a running turn waits for an earlier turn's, and how often it looks: a little longer than a request.
 const BUSY_LIMIT: Duration = Duration::from_secs(13);
-const BUSY_PAUSE: Duration = Duration::from_millis(250);
+const BUSY_PAUSE: Duration = Duration::from_secs(1);
 /// Most requests of one action: itself and what hangs on it (PERF-3). An attempt's number is that of its action times this.
 const PER_ACTION: i32 = 8;
 /// Numbers of a second run begin here: it may take other actions on than the first, whose attempts stay (ARC-46).
@@ -232,10 +232,10 @@ impl Performer {
                     Gate::new(begin(self.database.clone(), attempt.clone(), place.under, Arc::clone(&told)));
                 let asked = Instant::now();
                 let result = self.manychat.perform_through(&place.subscriber, request, priority, gate).await;
-                if place.under != Under::Turn {
+                let begun = told.lock().unwrap_or_else(PoisonError::into_inner).take();
+                if place.under != Under::Turn && matches!(begun, Some(Ok(Begun::Yes))) {
                     COUNTERS.took(action.tool(), asked.elapsed());
                 }
-                let begun = told.lock().unwrap_or_else(PoisonError::into_inner).take();
                 (begun, result.map_err(|error| failure_of(&error, action, &place.subscriber)))
             }
             None => self.write_here(attempt, place.under, action).await,

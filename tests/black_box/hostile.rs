@@ -24,10 +24,7 @@ const OPEN: &str = "<<<CONTACT_MESSAGE>>>";
 const CLOSE: &str = "<<<END_CONTACT_MESSAGE>>>";
 
 /// What a tenant may well write into its persona; honest answers of the corpus say it.
-const FACTS: &str = "The house: the workshop is at 31 Mill Row, in the yard behind the old grain store, four minutes on foot from \
-    the tram stop. Vans may unload in front of the red gate until ten in the morning.\n\
-    Envíos: mandamos los lunes y los jueves, el paquete tarda de tres a cinco días hábiles y a las islas hasta dos semanas.\n\
-    地址：磨坊街三十一号，老粮仓后面的院子里，从电车站步行四分钟，红色大门前早上十点以前可以卸货。";
+const FACTS: &str = include_str!("fixtures/hostile/facts.txt");
 
 /// A line of a corpus: the text, so many times.
 fn corpus(name: &str) -> Vec<Value> {

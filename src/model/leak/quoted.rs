@@ -61,7 +61,7 @@ mod tests {
             ("Say 'we don't teach here' then.", &["we don't teach here"]),
             ("Say ‘we don’t’.", &["we don’t"]),
             ("Sag „so ist es“.", &["so ist es"]),
-            ("Di «hola\nqué tal».", &["hola\nqué tal"]),
+            ("Di «aquí\nqué tal».", &["aquí\nqué tal"]),
             ("「こんにちは」と『はい』", &["こんにちは", "はい"]),
             ("“One\n\ntwo”", &["One\n\ntwo"]),
             ("It's the masters' own: don't.", &[]),
