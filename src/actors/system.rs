@@ -233,7 +233,7 @@ impl System {
         let handoff_tags = outbox.is_some().then(|| HandoffTags::new(&context, &snapshots, &io));
         let lanes = start_waking(&context, database, &waker, &io, &restarts);
         let steps = Arc::new(TurnSteps { context: Arc::clone(&context), resolver: resolver.clone() });
-        let shared = Shared {
+        let shared = Arc::new(Shared {
             steps,
             confirmer: confirmer.clone(),
             waker,
@@ -241,8 +241,7 @@ impl System {
             lanes,
             recoverer: recoverer.clone(),
             io,
-        };
-        let shared = Arc::new(shared);
+        });
         let directory = Directory::new(arbiters.iter().map(Arbiter::handle).collect(), shared, limits);
         let supervised = Arc::clone(&directory);
         let supervisor =

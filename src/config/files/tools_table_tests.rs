@@ -1,4 +1,6 @@
 //! Document 08, section 1, clause by clause: one change of the demo tenant's whole file, and the lines it is answered with.
+//!
+//! The two tables are longer than other functions because they are read row by row beside the document.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,6 @@
 //! The mock model in whole turns with tools: what it calls, step by step, and what it says in the end.
+//!
+//! Longer than other files, and some functions than others, because each is one table of the document, row by row.
 
 use std::sync::Arc;
 
