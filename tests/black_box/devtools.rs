@@ -145,14 +145,22 @@ impl Page<'_> {
 
     /// Waits until the expression is true.
     pub fn wait(&mut self, expression: &str) {
-        let until = Instant::now() + PATIENCE;
+        if !self.becomes(expression, PATIENCE) {
+            let page = self.value("document.body.innerText");
+            panic!("never true: {expression}\nthe page: {page}\n{:?}", self.browser.complaints);
+        }
+    }
+
+    /// Whether the expression becomes true within this time.
+    pub fn becomes(&mut self, expression: &str, within: Duration) -> bool {
+        let until = Instant::now() + within;
         while self.value(&format!("Boolean({expression})")) != true {
             if Instant::now() >= until {
-                let page = self.value("document.body.innerText");
-                panic!("never true: {expression}\nthe page: {page}\n{:?}", self.browser.complaints);
+                return false;
             }
             std::thread::sleep(Duration::from_millis(30));
         }
+        true
     }
 
     /// Waits until the element shows this text.

@@ -212,38 +212,53 @@ function avatar(place, contact) {
   place.dataset.hue = String((contact.number - 1) % 5);
 }
 
+// A button stays the same element: one that is replaced between press and release takes no click and loses the focus.
 function renderContacts() {
-  const focused = document.activeElement && document.activeElement.dataset ? document.activeElement.dataset.contact : null;
-  byId("contacts").replaceChildren(...order.filter((id) => contacts.has(id)).map((id) => {
-    const contact = contacts.get(id);
-    const button = element("button");
-    button.type = "button";
-    button.dataset.contact = id;
-    button.setAttribute("aria-current", String(id === chosen));
-    const circle = element("span", "avatar");
-    circle.setAttribute("aria-hidden", "true");
-    avatar(circle, contact);
-    const words = element("span", "words");
-    words.append(element("span", "who", name(contact)), element("span", "last", lastWords(contact)));
-    button.append(circle, words);
-    if (contact.unread) {
-      const mark = element("span", "new");
-      mark.append(element("span", "sr", "new messages"));
-      button.append(mark);
-    }
-    button.addEventListener("click", () => {
-      choose(id);
-      render();
-      byId("text").focus();
-    });
-    const item = element("li");
-    item.append(button);
+  const list = byId("contacts");
+  const known = new Map([...list.children].map((item) => [item.dataset.contact, item]));
+  arrange(list, order.filter((id) => contacts.has(id)).map((id) => {
+    const item = known.get(id) || drawContact(id);
+    fillContact(item, id);
     return item;
   }));
-  if (focused) {
-    const again = [...byId("contacts").querySelectorAll("button")].find((button) => button.dataset.contact === focused);
-    if (again) again.focus();
-  }
+}
+
+function drawContact(id) {
+  const circle = element("span", "avatar");
+  circle.setAttribute("aria-hidden", "true");
+  const words = element("span", "words");
+  words.append(element("span", "who"), element("span", "last"));
+  const mark = element("span", "new");
+  mark.append(element("span", "sr", "new messages"));
+  const button = element("button");
+  button.type = "button";
+  button.append(circle, words, mark);
+  button.addEventListener("click", () => {
+    choose(id);
+    render();
+    byId("text").focus();
+  });
+  const item = element("li");
+  item.dataset.contact = id;
+  item.append(button);
+  return item;
+}
+
+function fillContact(item, id) {
+  const contact = contacts.get(id);
+  item.querySelector("button").setAttribute("aria-current", String(id === chosen));
+  avatar(item.querySelector(".avatar"), contact);
+  item.querySelector(".who").textContent = name(contact);
+  item.querySelector(".last").textContent = lastWords(contact);
+  item.querySelector(".new").hidden = !contact.unread;
+}
+
+// Makes these the children of a place, in this order. Only what changed is touched.
+function arrange(place, wanted) {
+  for (const child of [...place.children]) if (!wanted.includes(child)) child.remove();
+  wanted.forEach((child, position) => {
+    if (place.children[position] !== child) place.insertBefore(child, place.children[position] || null);
+  });
 }
 
 function lastWords(contact) {
@@ -279,11 +294,8 @@ function renderChat(contact) {
     lines.push(welcome);
   }
   if (isThinking(contact, wanted)) lines.push(known.get("typing") || typing());
-  // Only what changed is touched, so that a screen reader reads new lines only.
-  for (const line of [...chat.children]) if (!lines.includes(line)) line.remove();
-  lines.forEach((line, place) => {
-    if (chat.children[place] !== line) chat.insertBefore(line, chat.children[place] || null);
-  });
+  // A line stays the same element, so that a screen reader reads new lines only.
+  arrange(chat, lines);
   if (follows) chat.scrollTop = chat.scrollHeight;
 }
 
