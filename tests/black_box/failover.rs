@@ -119,3 +119,25 @@ async fn a_reply_that_cannot_be_confirmed_is_confirmed_later() {
     app.await_that("select 1 from rs_owed", <[_]>::is_empty).await;
     assert!(app.rows(spent).await[0]["tokens"].as_i64().unwrap() > before);
 }
+
+/// ARC-43, ARC-46: a dead process's reply that the database refuses is taken over once, however often the successor looks
+/// meanwhile, and goes out when it is taken.
+#[tokio::test]
+async fn a_refused_reply_of_the_dead_is_taken_over_once() {
+    let setup = Setup::default().env("PROCESS_BEAT_MS", "300").env("PROCESS_DEAD_MS", "1500");
+    let mut app = setup.env("CRASH_AT", "settle_committed").start().await;
+    // The answer never comes.
+    drop(app.raw_request("how much is it?"));
+    app.await_rows("select 1 from rs_owed where status = 'said'").await;
+    app.env.remove("CRASH_AT");
+    app.run(&refusing("insert", "outbox", "new")).await;
+    app.launch().await;
+    // The third try comes 3 s after the first; there are looks every 375 ms.
+    app.log_lines("reply refused by the database: tried again later", 3).await;
+    let taken_over = app.logs("reply of a dead process taken over");
+    assert_eq!(taken_over.len(), 1, "{}", app.output());
+    app.run("drop trigger refuse on outbox").await;
+    app.await_rows(&format!("select 1 from outbox where subscriber_id = '{CONTACT}' and kind = 'reply'"))
+        .await;
+    app.await_that("select 1 from rs_owed", <[_]>::is_empty).await;
+}
