@@ -58,7 +58,7 @@ struct Work {
     pause: Duration,
     /// The database has refused it this time.
     refused: AtomicBool,
-    /// When it is let go, refused or not: a dead process's is looked for again by whoever lives then (ARC-46).
+    /// When it is let go although it was refused: a dead process's is looked for again by whoever lives then (ARC-46).
     until: Option<Instant>,
     watched: Mutex<Watched>,
 }

@@ -65,15 +65,15 @@ async fn actions_wait_for_those_of_earlier_turns() {
     let second = acting(&fixture, opened.conversation, json!([])).await;
     let tag = |row| Attempt { stages_above: None, ..offered(&fixture, row, opened.conversation) };
     assert_eq!(begin(&fixture.database, &tag(second), Under::Actions).await.unwrap(), Begun::Behind);
-    assert!(is_behind(&fixture.database, second).await.unwrap());
-    assert!(!is_behind(&fixture.database, first).await.unwrap());
+    let looked = async |row| kept_back(&fixture.database, &tag(row), Under::Actions).await.unwrap();
+    assert_eq!((looked(first).await, looked(second).await), (None, Some(Begun::Behind)));
     assert_eq!(begin(&fixture.database, &tag(first), Under::Actions).await.unwrap(), Begun::Yes);
     fixture
         .client
         .execute("update rs_actions set created_at = now() - interval '11 minutes'", &[])
         .await
         .unwrap();
-    assert!(!is_behind(&fixture.database, second).await.unwrap());
+    assert_eq!(looked(second).await, None);
     fixture.client.execute("update rs_actions set created_at = now()", &[]).await.unwrap();
     done(&fixture, first).await;
     assert_eq!(begin(&fixture.database, &tag(second), Under::Actions).await.unwrap(), Begun::Yes);
@@ -113,8 +113,11 @@ async fn writes_of_one_field_are_not_under_way_together() {
     finish(&fixture.database, &behind, &Finish::default()).await.unwrap();
     assert_eq!(begin(&fixture.database, &link, Under::Turn).await.unwrap(), Begun::Yes);
     let again = Attempt { action: 8, ..behind };
+    let looked = async || kept_back(&fixture.database, &again, Under::Actions).await.unwrap();
+    assert_eq!(looked().await, Some(Begun::Busy));
     assert_eq!(begin(&fixture.database, &again, Under::Actions).await.unwrap(), Begun::Busy);
     finish(&fixture.database, &link, &Finish::default()).await.unwrap();
+    assert_eq!(looked().await, Some(Begun::Outrun));
     assert_eq!(begin(&fixture.database, &again, Under::Actions).await.unwrap(), Begun::Outrun);
 }
 
@@ -169,6 +172,7 @@ async fn a_superseded_turn_attempts_nothing() {
     let foreign = Attempt { process: ProcessId::fresh(), ..one.clone() };
     assert_eq!(begin(&fixture.database, &foreign, Under::Turn).await.unwrap(), Begun::Superseded);
     assert_eq!(begin(&fixture.database, &one, Under::Actions).await.unwrap(), Begun::Superseded);
+    assert_eq!(kept_back(&fixture.database, &one, Under::Actions).await.unwrap(), Some(Begun::Superseded));
     fixture.client.execute("update rs_lanes set fence = fence + 1", &[]).await.unwrap();
     assert_eq!(begin(&fixture.database, &one, Under::Turn).await.unwrap(), Begun::Superseded);
     let rows: i64 = fixture.client.query_one("select count(*) from rs_attempts", &[]).await.unwrap().get(0);
@@ -280,6 +284,8 @@ async fn a_recovered_action_is_not_made_behind_a_later_turn() {
         "insert into turns (conversation_id, role, text) select id, 'agent', 'later' from conversations";
     fixture.client.execute(later, &[]).await.unwrap();
     assert_eq!(begun(8, Under::Recovered).await, Begun::EndedFirst);
+    let looked = kept_back(&fixture.database, &of(8), Under::Recovered).await.unwrap();
+    assert_eq!(looked, Some(Begun::EndedFirst));
     assert_eq!(begun(8, Under::Actions).await, Begun::Yes);
     let foreign = Attempt { process: ProcessId::fresh(), ..of(16) };
     assert_eq!(begin(&fixture.database, &foreign, Under::Recovered).await.unwrap(), Begun::Superseded);
