@@ -13,7 +13,8 @@ use serde::Serialize;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-use super::delivery::{self, Ended};
+use super::delivery;
+use super::ending::Ended;
 use super::token;
 use crate::actors::acting::Acting;
 use crate::domain::Clock;
