@@ -155,7 +155,7 @@ fn as_table(rows: &[OutboxRow]) -> String {
             database::span(row.age_secs),
             row.attempts.to_string(),
             texts(row),
-            row.error.clone().unwrap_or_default(),
+            last_error(row).unwrap_or_default(),
         ]
     }));
     database::table(&lines)
@@ -164,6 +164,16 @@ fn as_table(rows: &[OutboxRow]) -> String {
 /// How many texts of how many are out.
 fn texts(row: &OutboxRow) -> String {
     if row.lengths.is_empty() { String::new() } else { format!("{}/{}", row.sent, row.lengths.len()) }
+}
+
+/// The class of the last error; of a reply that was given up half out also how much the contact has got.
+fn last_error(row: &OutboxRow) -> Option<String> {
+    let error = row.error.as_deref()?;
+    let given_up = matches!(row.state, State::Dead | State::Discarded);
+    Some(match (given_up, row.sent, row.lengths.len()) {
+        (true, 1.., texts) if texts > 0 => format!("{error}, after {} of {texts} texts", row.sent),
+        _ => error.to_owned(),
+    })
 }
 
 fn as_lines(row: &OutboxRow) -> String {
@@ -185,7 +195,7 @@ fn as_lines(row: &OutboxRow) -> String {
         ("texts out", texts(row)),
         ("characters", lengths.join(", ")),
         ("actions", if row.actions.is_empty() { "-".to_owned() } else { row.actions.join(", ") }),
-        ("last error", row.error.clone().unwrap_or_else(|| "-".to_owned())),
+        ("last error", last_error(row).unwrap_or_else(|| "-".to_owned())),
     ];
     lines.iter().map(|(name, value)| format!("{name:13}{value}\n")).collect()
 }

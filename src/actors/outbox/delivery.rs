@@ -10,13 +10,13 @@ use crate::manychat::ManyChatError;
 use crate::store::outbox::{self, Claim, Held};
 use crate::telemetry::crash_points::{self, Point};
 
-/// Why a reply is given up untried (ARC-46).
+/// Why a reply, or what is left of it, is given up untried (ARC-46).
 const UNREACHABLE: &str = "not sent: the contact wrote more than 24 hours ago";
 
 /// Delivers what is left of the reply (GAP-DL-2) and records the end.
 pub(super) async fn deliver(parts: &WorkerParts, claim: Claim) -> Ended {
     if claim.unreachable {
-        return give_up(parts, &claim, UNREACHABLE).await;
+        return give_up(parts, &claim, claim.sent, UNREACHABLE).await;
     }
     for (index, text) in claim.texts.expose().iter().enumerate().skip(claim.sent) {
         // After a silence others may be sending it (ARC-44).
@@ -26,7 +26,7 @@ pub(super) async fn deliver(parts: &WorkerParts, claim: Claim) -> Ended {
         let wait = if index == claim.sent { claim.pause } else { Duration::ZERO };
         match send(parts, &claim, text, wait, index).await {
             Called::Accepted => {}
-            Called::Failed(error) => return failed(parts, &claim, &error).await,
+            Called::Failed(error) => return failed(parts, &claim, index, &error).await,
             Called::Lost => return Ended::Lost,
         }
         let out = index + 1;
@@ -52,13 +52,13 @@ async fn send(parts: &WorkerParts, claim: &Claim, text: &str, wait: Duration, se
     while_held(parts.claimant.lease, sending, renew).await
 }
 
-/// Another attempt, or none (DEC-31).
-async fn failed(parts: &WorkerParts, claim: &Claim, error: &ManyChatError) -> Ended {
+/// Another attempt, or none (DEC-31); `sent` texts are out.
+async fn failed(parts: &WorkerParts, claim: &Claim, sent: usize, error: &ManyChatError) -> Ended {
     let too_old = claim.age + claim.pause >= parts.retry_window;
     let text = error.to_string();
     match next(error, claim.attempt, too_old) {
         Next::GiveBack => given_back(&outbox::release(&parts.database, claim).await),
-        Next::GiveUp => give_up(parts, claim, &text).await,
+        Next::GiveUp => give_up(parts, claim, sent, &text).await,
         Next::Again(pause) => {
             let retry = || outbox::retry(&parts.database, &parts.claimant, claim, &text, pause);
             named(claim).retrying(record(retry).await, &text)
@@ -66,10 +66,12 @@ async fn failed(parts: &WorkerParts, claim: &Claim, error: &ManyChatError) -> En
     }
 }
 
-/// No further attempt: a person is called.
-async fn give_up(parts: &WorkerParts, claim: &Claim, error: &str) -> Ended {
-    let held = record(|| outbox::dead_letter(&parts.database, &parts.claimant, claim, error)).await;
-    named(claim).dead_lettered(held, error)
+/// No further attempt: a person is called, and told how much the contact has got.
+async fn give_up(parts: &WorkerParts, claim: &Claim, sent: usize, error: &str) -> Ended {
+    let texts = claim.texts.expose().len();
+    let reason = outbox::reason_of(sent, texts, error);
+    let held = record(|| outbox::dead_letter(&parts.database, &parts.claimant, claim, &reason)).await;
+    named(claim).dead_lettered(held, &reason, Some((sent, texts)))
 }
 
 const fn named(claim: &Claim) -> Named {

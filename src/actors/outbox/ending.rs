@@ -115,13 +115,14 @@ impl Named {
         Ended::Retrying
     }
 
-    /// That there is none was written down, unless the row was lost.
-    pub(super) fn dead_lettered(&self, held: Held, error: &str) -> Ended {
+    /// That there is none was written down, unless the row was lost. `out`: how many texts of how many are out.
+    pub(super) fn dead_lettered(&self, held: Held, error: &str, out: Option<(usize, usize)>) -> Ended {
         if held == Held::Lost {
             return Ended::Lost;
         }
         let Self { id, kind, attempts } = self;
-        tracing::error!(outboxId = %id, kind, attempts, err = error, "outbox dead-lettered");
+        let (sent, texts) = out.unzip();
+        tracing::error!(outboxId = %id, kind, attempts, sent, texts, err = error, "outbox dead-lettered");
         Ended::DeadLettered
     }
 }

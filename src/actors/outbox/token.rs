@@ -51,7 +51,7 @@ async fn failed(parts: &WorkerParts, claim: &TokenClaim, error: &ManyChatError) 
         Next::GiveBack => given_back(&tokens::release(&parts.database, claim).await),
         Next::GiveUp => {
             let held = record(|| tokens::dead_letter(&parts.database, claim, &text)).await;
-            named(claim).dead_lettered(held, &text)
+            named(claim).dead_lettered(held, &text, None)
         }
         Next::Again(pause) => {
             let held = record(|| tokens::retry(&parts.database, claim, &text, pause)).await;
