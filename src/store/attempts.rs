@@ -5,7 +5,8 @@ use serde_json::Value;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use self::statements::{AFTER, IN_TURN, OfKind, RECOVERED};
+pub(super) use self::statements::IN_TURN;
+use self::statements::{AFTER, OfKind, RECOVERED};
 use super::flight::behind_lock;
 use super::{Database, StoreError};
 use crate::domain::{ConversationId, ProcessId};
@@ -40,7 +41,7 @@ pub(super) use attempts_of;
 
 /// Finishes an attempt, with what an accepted action changes here: a written `link_sent` ends the pending follow-up
 /// (PERF-8), a written offering is the contact's (PERF-7). `$5` and `$6` are set for accepted ones only.
-const FINISH: &str = "
+pub(super) const FINISH: &str = "
     with done as (
       update rs_attempts set finished_at = now(), outcome = $3, error = $4
       where turn_id = $1 and action = $2 and finished_at is null

@@ -190,6 +190,33 @@ async fn the_opening_is_claimed_once() {
     assert_eq!(begin(&fixture.database, &claims(8), Under::Turn).await.unwrap(), Begun::OpeningTaken);
 }
 
+/// ARC-6: what a running turn says about its actions was prepared as the connection opened: its caller waits for none of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_running_turn_prepares_nothing_for_its_actions() {
+    let fixture = Fixture::new().await;
+    let (turn, opened) = fixture.opened().await;
+    let database = fixture.database_of(1);
+    let prepared = async || {
+        let lease = database.lease().await.unwrap();
+        // It counts itself, each time.
+        let statement = lease.prepared("select count(*) from pg_prepared_statements").await.unwrap();
+        let row = lease.client().unwrap().query_one(&statement, &[]).await.unwrap();
+        lease.give_back();
+        row.get::<_, i64>(0)
+    };
+    let before = prepared().await;
+    let stages_above = Some(Vec::new());
+    for one in [
+        attempt(&fixture, turn, opened.conversation, 0),
+        Attempt { stages_above, ..attempt(&fixture, turn, opened.conversation, 8) },
+    ] {
+        assert_eq!(kept_back(&database, &one, Under::Turn).await.unwrap(), None);
+        assert_eq!(begin(&database, &one, Under::Turn).await.unwrap(), Begun::Yes);
+        finish(&database, &one, &Finish::default()).await.unwrap();
+    }
+    assert_eq!(prepared().await, before);
+}
+
 /// PERF-7, PERF-8, FLOW-8, FN-OFF-8: what ManyChat accepted changes the contact's own row and ends the follow-up; what it
 /// refused changes nothing.
 #[tokio::test(flavor = "multi_thread")]

@@ -18,7 +18,7 @@ pub(in crate::store) struct Fixture {
     pub(in crate::store) database: Database,
     pub(in crate::store) client: Client,
     pub(in crate::store) process: ProcessId,
-    _server: TestDatabase,
+    server: TestDatabase,
 }
 
 impl Fixture {
@@ -27,7 +27,13 @@ impl Fixture {
         let client = server.connect().await.unwrap();
         let address = server.config().clone().into();
         let database = Database::new(address, Handle::current(), PoolLimits::default()).unwrap();
-        Self { database, client, process: ProcessId::fresh(), _server: server }
+        Self { database, client, process: ProcessId::fresh(), server }
+    }
+
+    /// Another pool over the same database, with so many connections.
+    pub(in crate::store) fn database_of(&self, max_size: usize) -> Database {
+        let limits = PoolLimits { max_size, ..PoolLimits::default() };
+        Database::new(self.server.config().clone().into(), Handle::current(), limits).unwrap()
     }
 
     /// What a turn of the one contact asks of Open.
@@ -125,7 +131,7 @@ impl Fixture {
 
     /// A connection of somebody else.
     pub(in crate::store) async fn connect(&self) -> Client {
-        self._server.connect().await.unwrap()
+        self.server.connect().await.unwrap()
     }
 
     /// Returns when a statement in this database waits for a lock.

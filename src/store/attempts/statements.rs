@@ -169,11 +169,11 @@ macro_rules! look {
 }
 
 /// The two statements about one kind of attempts.
-pub(super) struct OfKind {
+pub(in crate::store) struct OfKind {
     /// Writes the attempt down.
-    pub(super) begin: &'static str,
+    pub(in crate::store) begin: &'static str,
     /// Only looks; its parameters are the first five.
-    pub(super) look: &'static str,
+    pub(in crate::store) look: &'static str,
 }
 
 macro_rules! of_kind {
@@ -183,7 +183,7 @@ macro_rules! of_kind {
 }
 
 /// While the model runs: under the fence of the turn's lane, and as long as the turn is this process's own.
-pub(super) const IN_TURN: OfKind = of_kind!(
+pub(in crate::store) const IN_TURN: OfKind = of_kind!(
     "select o.conversation_id from rs_owed o
      where o.turn_id = $1 and o.process_id = $2 and o.status = 'running'
        and (o.fence is null
