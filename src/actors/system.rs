@@ -119,6 +119,15 @@ fn worker_parts(
     }
 }
 
+/// Starts whoever calls ManyChat, within the rate that all processes share (ARC-48).
+fn start_manychat(delivery: Delivery, context: &TurnContext, place: &Arbiter, io: &Handle) -> ManyChat {
+    let (settings, calls) = (&context.settings, delivery.calls_per_second);
+    let rate =
+        DatabaseRate::new(context.database.clone(), settings.tenant.clone(), settings.process_dead, calls);
+    let place = Some(place.handle());
+    ManyChat::start(Parts::new(delivery, Arc::new(rate), context.pulse.clone(), io.clone(), place))
+}
+
 /// What pays, resolves and recovers owed replies.
 struct Recovery {
     confirmer: Confirmer,
@@ -205,22 +214,16 @@ impl System {
         let Wiring { runtime, context, database, beat, delivery, outbox, limits, arbiters } = wiring;
         let io = runtime.handle().clone();
         let tenant = context.settings.tenant.clone();
-        let dead = context.settings.process_dead;
         let restarts = Restarts::default();
         let pulse = context.pulse.clone();
-        let heartbeat =
-            Heartbeat::start(database.clone(), pulse.clone(), tenant.clone(), beat, restarts.clone())?;
+        let heartbeat = Heartbeat::start(database.clone(), pulse.clone(), tenant, beat, restarts.clone())?;
         let arbiters: Vec<Arbiter> =
             (0..arbiters.max(1)).map(|_| Arbiter::with_tokio_rt(move || runtime)).collect();
         // Delivery and supervision have an arbiter of their own: a flood of conversations must not delay them.
         let system_arbiter = Arbiter::with_tokio_rt(move || runtime);
         let pressure = Pressure::start(&io);
-        let calls = delivery.calls_per_second;
         let manychat = delivery.handle.clone();
-        let rate = DatabaseRate::new(context.database.clone(), tenant, dead, calls);
-        let place = Some(system_arbiter.handle());
-        let parts = Parts::new(delivery, Arc::new(rate), pulse.clone(), io.clone(), place);
-        let manychat_actor = ManyChat::start(parts);
+        let manychat_actor = start_manychat(delivery, &context, &system_arbiter, &io);
         let performer = Performer { database: context.database.clone(), manychat: manychat.clone() };
         let acting = Acting::new(performer, context.pulse.clone(), io.clone());
         acting.watch(&restarts);

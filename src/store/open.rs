@@ -1,7 +1,5 @@
 //! Open, the first flight of a turn: take the lane, record and count, read (ARC-30). Three statements in one
 //! transaction, sent together: what is read must come from a snapshot taken after the wait for the lane.
-//!
-//! `fly` is longer than other functions because the three statements of the flight share their parameters.
 
 mod statements;
 
@@ -188,8 +186,7 @@ pub async fn open(database: &Database, request: &OpenRequest) -> Result<Opened, 
 
 async fn open_once(database: &Database, request: &OpenRequest) -> Result<Opened, StoreError> {
     let lease = database.lease().await?;
-    let values = Values::of(request);
-    let (lane_row, recorded, read) = fly(&lease, request, &values).await?;
+    let (lane_row, recorded, read) = fly(&lease, &Values::of(request)).await?;
     lease.give_back();
     if let (true, Some(lane_row), Some(read)) = (recorded.try_get("started")?, &lane_row, &read) {
         crash_points::passed(Point::AfterOpen);
@@ -201,9 +198,13 @@ async fn open_once(database: &Database, request: &OpenRequest) -> Result<Opened,
     Ok(Opened::Waiting(Waits { conversation, kept: recorded.try_get("waiting")?, owed_first }))
 }
 
-/// Values derived from the request that the statements refer to.
+/// What the three statements are given, where the request itself does not hold it as they want it.
 struct Values<'req> {
+    request: &'req OpenRequest,
+    tenant: &'req str,
     subscriber: &'req str,
+    takeover_secs: f64,
+    all_stored: bool,
     gap_before: Timestamp,
     since: Timestamp,
     window: Timestamp,
@@ -218,8 +219,14 @@ struct Values<'req> {
 
 impl<'req> Values<'req> {
     fn of(request: &'req OpenRequest) -> Self {
+        let takeover_secs =
+            if crash_points::is_sabotaged(Sabotage::Lane) { 0.0 } else { request.takeover_secs };
         Self {
+            request,
+            tenant: request.tenant.as_str(),
             subscriber: request.subscriber.expose(),
+            takeover_secs,
+            all_stored: request.messages.iter().all(|one| one.stored),
             gap_before: back(request.now, i64::from(request.idle_reset_hours)),
             since: back(request.now, i64::from(request.history_days).saturating_mul(24)),
             window: hour_of(request.now),
@@ -231,6 +238,69 @@ impl<'req> Values<'req> {
             received: request.messages.iter().map(|message| message.received_at).collect(),
             stored: request.messages.iter().filter(|one| one.stored).map(|message| message.id).collect(),
         }
+    }
+
+    /// The parameters of [`TAKE_LANE`].
+    fn of_lane(&self) -> [&(dyn ToSql + Sync); 12] {
+        let request = self.request;
+        [
+            &self.tenant,
+            &self.subscriber,
+            &request.token_digest,
+            &request.channel,
+            &request.now,
+            &request.tokens_enforced,
+            request.process.as_uuid(),
+            request.turn.as_uuid(),
+            &request.lane_secs,
+            &self.takeover_secs,
+            &request.last_received_at,
+            &self.all_stored,
+        ]
+    }
+
+    /// The parameters of [`RECORD`].
+    fn of_record(&self) -> [&(dyn ToSql + Sync); 21] {
+        let request = self.request;
+        [
+            &self.tenant,
+            &self.subscriber,
+            &request.token_digest,
+            &request.tokens_enforced,
+            request.turn.as_uuid(),
+            &self.gap_before,
+            &self.stored,
+            &request.now,
+            &self.ids,
+            &self.texts,
+            &self.kinds,
+            request.process.as_uuid(),
+            &self.window,
+            &request.guarded,
+            &request.received_at,
+            &request.dead_secs,
+            &self.offerings,
+            &self.received,
+            &request.fresh_digest,
+            &request.last_received_at,
+            &request.offering,
+        ]
+    }
+
+    /// The parameters of [`READ`].
+    fn of_read(&self) -> [&(dyn ToSql + Sync); 9] {
+        let request = self.request;
+        [
+            &self.tenant,
+            &self.subscriber,
+            &request.tokens_enforced,
+            &self.since,
+            &self.ids,
+            &MOST_EARLIER,
+            &self.day,
+            request.turn.as_uuid(),
+            &request.acted_by,
+        ]
     }
 }
 
@@ -274,64 +344,16 @@ impl Prepared {
 /// Sends the whole flight at once and then looks at every result (ARC-30).
 async fn fly(
     lease: &super::pool::Lease,
-    request: &OpenRequest,
     values: &Values<'_>,
 ) -> Result<(Option<Row>, Row, Option<Row>), StoreError> {
     let Prepared { begin, take_lane, record, read, commit } = Prepared::on(lease).await?;
-    let (client, tenant) = (lease.client()?, request.tenant.as_str());
-    let lane_values: &[&(dyn ToSql + Sync)] = &[
-        &tenant,
-        &values.subscriber,
-        &request.token_digest,
-        &request.channel,
-        &request.now,
-        &request.tokens_enforced,
-        request.process.as_uuid(),
-        request.turn.as_uuid(),
-        &request.lane_secs,
-        &if crash_points::is_sabotaged(Sabotage::Lane) { 0.0 } else { request.takeover_secs },
-        &request.last_received_at,
-        &(values.stored.len() == values.ids.len()),
-    ];
-    let record_values: &[&(dyn ToSql + Sync)] = &[
-        &tenant,
-        &values.subscriber,
-        &request.token_digest,
-        &request.tokens_enforced,
-        request.turn.as_uuid(),
-        &values.gap_before,
-        &values.stored,
-        &request.now,
-        &values.ids,
-        &values.texts,
-        &values.kinds,
-        request.process.as_uuid(),
-        &values.window,
-        &request.guarded,
-        &request.received_at,
-        &request.dead_secs,
-        &values.offerings,
-        &values.received,
-        &request.fresh_digest,
-        &request.last_received_at,
-        &request.offering,
-    ];
-    let read_values: &[&(dyn ToSql + Sync)] = &[
-        &tenant,
-        &values.subscriber,
-        &request.tokens_enforced,
-        &values.since,
-        &values.ids,
-        &MOST_EARLIER,
-        &values.day,
-        request.turn.as_uuid(),
-        &request.acted_by,
-    ];
+    let client = lease.client()?;
+    let (of_lane, of_record, of_read) = (values.of_lane(), values.of_record(), values.of_read());
     let (begun, lane, recorded, reading, committed) = tokio::join!(
         lease.begin(&begin),
-        client.query_opt(&take_lane, lane_values),
-        client.query_one(&record, record_values),
-        client.query_opt(&read, read_values),
+        client.query_opt(&take_lane, &of_lane),
+        client.query_one(&record, &of_record),
+        client.query_opt(&read, &of_read),
         client.execute(&commit, &[]),
     );
     begun?;

@@ -10,6 +10,7 @@ use super::binding::ContactToken;
 use super::budget::Day;
 use super::context::TurnContext;
 use super::draft::{Decision, Draft};
+use super::flights::{LATE_FLIGHT, within};
 use super::guards::Denial;
 use super::reports::{report_decision, report_rest, report_turn};
 use super::request::{MessageRow, Run, TurnRequest};
@@ -57,9 +58,6 @@ pub enum SettleReport {
     /// Not recorded, or not known to be.
     Failed(StoreError),
 }
-
-/// How long a flight may take when no request waits for it any longer.
-const LATE_FLIGHT: Duration = Duration::from_secs(10);
 
 /// Open: lane, record, count, read, within `limit` (`None`: the request was answered already).
 pub async fn open(context: &TurnContext, request: &TurnRequest, limit: Option<Duration>) -> OpenReport {
@@ -487,14 +485,6 @@ pub fn handoff<'turn>(
         arrived: live.received_at,
         now: context.clock.now(),
     })
-}
-
-/// Bounds a flight. A flight that is cut off closes its connection (ARC-31).
-async fn within<T>(
-    limit: Option<Duration>,
-    flight: impl Future<Output = Result<T, StoreError>>,
-) -> Result<T, StoreError> {
-    tokio::time::timeout(limit.unwrap_or(LATE_FLIGHT), flight).await.unwrap_or(Err(StoreError::InDoubt))
 }
 
 #[cfg(test)]
