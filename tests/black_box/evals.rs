@@ -480,5 +480,15 @@ fn two_reports_are_compared() {
     fs::write(folder.path.join("c.json"), "[]").unwrap();
     let refused = compare(&["a.json", "c.json"]);
     assert_eq!((refused.code, refused.stderr.lines().count()), (Some(1), 1), "{}", refused.stderr);
+    fs::File::create(folder.path.join("huge.json")).unwrap().set_len(64 * 1024 * 1024 + 1).unwrap();
+    for words in [["a.json", "huge.json"], ["huge.json", "a.json"], ["/dev/zero", "a.json"]] {
+        let refused = compare(&words);
+        let named = words.iter().find(|word| **word != "a.json").unwrap();
+        assert!(
+            refused.code == Some(1) && refused.stderr.contains(named) && refused.stderr.contains("64 MiB"),
+            "{}",
+            refused.stderr
+        );
+    }
     assert_eq!(compare(&["a.json"]).code, Some(2));
 }
