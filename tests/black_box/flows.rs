@@ -11,7 +11,10 @@ use crate::handoffs;
 use crate::stub_manychat::{ADD_TAG, SEND_FLOW, StubManyChat};
 use crate::stub_model::StubModel;
 
+const TEXTS: [&str; 2] = ["We are open.", "Bring a friend."];
 const QUESTION: &str = "Which day suits you?";
+/// As one response holds them (CHC-3).
+const FOLDED: &str = "We are open.\n\nBring a friend.\n\nWhich day suits you?";
 const REPLIES: &str = "select payload, next_attempt_at > now() + interval '10 seconds' as later
                        from outbox where kind = 'reply'";
 
@@ -37,7 +40,7 @@ fn acting(stub: &StubManyChat, calls: &'static [(&'static str, &'static str)], p
             return json!({ "call": tool, "arguments": { (key): id } });
         }
         std::thread::sleep(pause);
-        json!({ "messages": ["We are open.", "Bring a friend."], "closing_question": QUESTION,
+        json!({ "messages": TEXTS, "closing_question": QUESTION,
                 "escalate": false, "escalation_reason": null, "confidence": 0.9 })
     }));
     handoffs::with(stub)
@@ -65,7 +68,7 @@ async fn a_flow_goes_before_its_reply_and_a_tag_behind_it() {
     let gap = ("MANYCHAT_REPLY_GAP_MS", "10000");
     let app = acting(&stub, calls, Duration::ZERO).env(gap.0, gap.1).start().await;
     let answer = app.send("hello").await;
-    assert_eq!(answer.texts(), ["We are open.", "Bring a friend.", QUESTION]);
+    assert_eq!(answer.texts(), [FOLDED]);
     let [flow] = &stub.calls_to(SEND_FLOW)[..] else { panic!("one flow: {:?}", stub.calls()) };
     assert_eq!(flow.body["flow_ns"], "content_tour");
     assert_eq!(stub.await_call(ADD_TAG).await.body["tag_name"], "keen-tag");
@@ -78,7 +81,7 @@ async fn a_reply_is_held_while_its_flow_plays() {
     let stub = StubManyChat::start().await;
     let app = acting(&stub, &[("send_flow", "clip")], Duration::ZERO).start().await;
     let answer = app.send("hello").await;
-    assert_eq!(answer.texts().last().unwrap(), QUESTION);
+    assert_eq!(answer.texts(), [FOLDED]);
     assert!(answer.elapsed >= Duration::from_secs(1), "{:?}", answer.elapsed);
     let line = app.log_line("reply held for flow").await;
     assert_eq!((&line["path"], &line["level"]), (&json!("inline"), &json!(30)));
@@ -97,7 +100,7 @@ async fn a_reply_behind_a_long_flow_takes_its_actions_along() {
     let answer = app.send("hello").await;
     assert_eq!((answer.status, answer.texts().len()), (200, 0));
     let row = app.await_rows(REPLIES).await.remove(0);
-    assert_eq!(row["payload"]["messages"], json!(["We are open.", "Bring a friend.", QUESTION]));
+    assert_eq!(row["payload"]["messages"], json!([TEXTS[0], TEXTS[1], QUESTION]));
     assert_eq!((&row["later"], &row["payload"]["actions"][0]["id"]), (&json!(true), &json!("keen")));
     let line = app.log_line("reply held for flow").await;
     assert_eq!(line["path"], "outbox");
@@ -194,7 +197,7 @@ async fn without_a_key_actions_fail_and_say_why() {
     let mut app = acting(&stub, calls, Duration::ZERO).prepare().await;
     app.env.remove("MANYCHAT_API_TOKEN");
     app.launch().await;
-    assert_eq!(app.send("hello").await.texts().len(), 3, "a flow that was not sent does not play");
+    assert_eq!(app.send("hello").await.texts(), [FOLDED], "a flow that was not sent does not play");
     let record = "select actions from turns where role = 'agent'";
     app.await_that(record, |rows| rows[0]["actions"][0]["status"] == "failed").await;
     let turn = app.turns().await.remove(1);
