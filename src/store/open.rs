@@ -1,7 +1,8 @@
 //! Open, the first flight of a turn: take the lane, record and count, read (ARC-30). Three statements in one
 //! transaction, sent together: what is read must come from a snapshot taken after the wait for the lane.
 //!
-//! `fly` is longer than other functions because the three statements of the flight share their parameters.
+//! `fly` is longer than other functions: each of the three statements has a list of values, one a line, in the order of
+//! its own parameters.
 
 mod statements;
 
