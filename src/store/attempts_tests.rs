@@ -186,7 +186,7 @@ async fn the_opening_is_claimed_once() {
     assert_eq!(begin(&fixture.database, &claims(8), Under::Turn).await.unwrap(), Begun::OpeningTaken);
 }
 
-/// PERF-7, PERF-8, FLOW-8, FN-OFF-8: what ManyChat accepted changes the contact's own row and ends the follow-up; what it
+/// PERF-7, PERF-8, AFTER-7, FLOW-8, FN-OFF-8: what ManyChat accepted changes the contact's own row and ends the follow-up; what it
 /// refused changes nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_accepted_write_is_the_contacts_own() {

@@ -48,7 +48,7 @@ fn an_empty_configuration_offers_nothing() {
     assert_eq!(names(at_call(flows, Known::default())), ["send_flow"], "TSET-2: flows leave nothing to read");
 }
 
-/// TSET-2 to TSET-6, TSET-10, TSET-11, acceptance 2 and 27 of 08.
+/// TSET-2 to TSET-6, TSET-10, TSET-11, TSET-13, LANG-3, acceptance 2 and 27 of 08.
 #[test]
 fn each_tool_is_offered_when_there_is_something_to_name() {
     let tags = Tools { tags: shop().tags, ..Tools::default() };
@@ -62,6 +62,21 @@ fn each_tool_is_offered_when_there_is_something_to_name() {
     assert_eq!(names(nudge), ["add_tag", "remove_tag", "set_field", "write_note", "send_flow"]);
     let readable = Tools { readable: shop().readable, ..Tools::default() };
     assert_eq!(names(at_call(readable, Known::default())), ["get_contact"]);
+}
+
+/// NOTE-1, TSET-12: whatever the model fills in is chosen from a list, or true and false, but the text of a note.
+#[test]
+fn only_a_note_takes_free_text() {
+    let mut free = Vec::new();
+    for tool in shown(at_call(shop(), prospect(Some(Stage::Offered)))).iter() {
+        for (key, schema) in tool.parameters["properties"].as_object().unwrap() {
+            if schema["enum"].is_null() && schema["type"] != "boolean" {
+                free.push(format!("{} {key}", tool.name));
+            }
+        }
+        assert_eq!(tool.parameters["additionalProperties"], false, "{}", tool.name);
+    }
+    assert_eq!(free, ["write_note text"]);
 }
 
 /// TSET-3, FN-ONCE-1, FN-ONCE-2, FN-ONCE-6, FN-ACC-15 to FN-ACC-17: a flow is named once a window, a repeatable one

@@ -22,7 +22,7 @@ async fn a_note_is_cleaned_before_it_is_staged() {
     assert_eq!(finished.staged.len(), 1, "STAGE-2: both are the same once cleaned");
 }
 
-/// 08 section 8, NOTE-7, DISC-1 to DISC-3, acceptance 15 and 24
+/// 08 section 8, NOTE-7, DISC-1 to DISC-3, REC-7, AFTER-1, acceptance 15 and 24
 #[tokio::test]
 async fn each_ending_keeps_what_it_may() {
     for (ending, kept, goal, handover) in [
@@ -121,7 +121,26 @@ async fn a_playing_flow_sets_a_moment() {
     );
 }
 
-/// READ-6 to READ-9, LIM-13, acceptance 20 and 21
+/// AFTER-10, WAIT-1, PERF-3: the time counts from the answer to what hangs on the flow, not from the flow's own.
+#[tokio::test]
+async fn a_flow_plays_from_the_end_of_its_follow_ons() {
+    let mut shop = shop();
+    shop.flows.iter_mut().for_each(|flow| flow.settle_seconds = 6);
+    let world = World::new();
+    let gate = world.hold("pottery_stage=link_sent");
+    let tools = TurnTools::new(offer(shop, prospect(Some(Stage::Prepared)), world.mode()));
+    let mut calling = Box::pin(tools.call_all(vec![send("pay_page")]));
+    while world.asked() != ["ns_pay_page", "pottery_stage=link_sent"] {
+        assert!(calling.as_mut().now_or_never().is_none());
+    }
+    let flow_was_out = std::time::Instant::now();
+    gate.add_permits(1);
+    calling.await;
+    let until = tools.finish(Ending::Answered).await.plays_until.unwrap();
+    assert!(until >= flow_was_out + Duration::from_secs(6));
+}
+
+/// READ-6 to READ-9, RUN-9, LIM-13, acceptance 20 and 21
 #[tokio::test(start_paused = true)]
 async fn reads_are_bounded_and_never_recorded() {
     let world = World::new();

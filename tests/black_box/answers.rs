@@ -211,7 +211,7 @@ async fn unreadable_media_gets_the_tenants_text() {
     assert!(!app.output().contains("manybot-files"));
 }
 
-/// LANG-4, RUL-2: everything a contact reads comes from the tenant's files.
+/// LANG-4, PRIN-C9, RUL-2: everything a contact reads comes from the tenant's files.
 #[tokio::test]
 async fn a_tenant_in_another_language_produces_no_english() {
     let app = Setup::default()
@@ -233,7 +233,7 @@ async fn a_tenant_in_another_language_produces_no_english() {
     assert_eq!(app.send(twice).await.texts(), ["Gis venonta fojo."], "a repetition");
 }
 
-/// RACE-5, RACE-6, RACE-7, RACE-14, AC-CH-13, TURN-15, FAIL-9 as FAIL-12 decides it, GAP-CH-1, DEC-19: a model that does not end leaves the
+/// RACE-5, RACE-6, RACE-7, RACE-14, AC-CH-13, TURN-15, FAIL-9 as FAIL-12 decides it, LIM-9, GAP-CH-1, DEC-19: a model that does not end leaves the
 /// holding line, then, at the abort, a person.
 #[tokio::test]
 async fn a_model_that_never_ends_is_handed_to_a_person() {

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::app::{Folder, NOWHERE, Setup, TestApp, binary, command, environment, free_port, tenant_folder};
 
-/// CLI-2, CLI-3, CLI-6, CLI-8, ACC-CLI-1
+/// CLI-2, CLI-3, CLI-6, CLI-8, CLI-101, ACC-CLI-1
 #[test]
 fn wrong_use_prints_the_usage_and_exits_with_2() {
     let folder = Folder::new();
@@ -20,6 +20,9 @@ fn wrong_use_prints_the_usage_and_exits_with_2() {
     let unknown = command(&folder.path, &env, &["frobnicate", "now"]);
     assert_eq!(unknown.code, Some(2));
     assert!(unknown.stderr.starts_with("Unknown command: frobnicate\n"), "{}", unknown.stderr);
+    let plugin = command(&folder.path, &env, &["plugin", "new", "crm", "--read"]);
+    assert!(plugin.stderr.starts_with("Unknown command: plugin\n"), "{}", plugin.stderr);
+    assert_eq!(plugin.code, Some(2));
     for usage in [&nothing.stderr, &unknown.stderr] {
         for name in [
             "serve",
@@ -147,7 +150,7 @@ async fn health_asks_the_running_server() {
     assert_eq!(command(&app.folder.path, &app.env, &["health", "--port", &port]).code, Some(0));
 }
 
-/// CLI-30 to CLI-32, MIG-1, OPS-5, WRK-12: a worker migrates, beats, reloads and ends like a server, and answers health checks
+/// CLI-30 to CLI-32, GAP-CLI-1, MIG-1, OPS-5, WRK-12: a worker migrates, beats, reloads and ends like a server, and answers health checks
 /// alone.
 #[tokio::test]
 async fn a_worker_runs_without_the_message_route() {
@@ -181,7 +184,7 @@ async fn a_worker_opens_no_port_unasked() {
     assert!(!app.output().contains("Server listening"));
 }
 
-/// CLI-21, DEC-35: a server without workers says what it does not do.
+/// CLI-21, GAP-CLI-1, DEC-35: a server without workers says what it does not do.
 #[tokio::test]
 async fn serve_without_workers_warns() {
     let app = Setup::default().command(&["serve", "--no-workers"]).start().await;

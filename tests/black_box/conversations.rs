@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::app::{CONTACT, Setup, TestApp};
+use crate::app::{CONTACT, SECRET, Setup, TestApp};
 use crate::stub_model::StubModel;
 use crate::stub_providers::{KEY, StubProviders};
 
@@ -15,6 +15,27 @@ fn with(model: &StubModel) -> Setup {
         .env("AGENT_MODEL", "openai:stub")
         .env("OPENAI_API_KEY", "any-key")
         .env("OPENAI_BASE_URL", model.base_url.clone())
+}
+
+/// IN-2: of the contact the model is shown the words, and neither name nor locale, in this turn and the next.
+#[tokio::test]
+async fn the_model_is_shown_no_name_and_no_locale() {
+    let providers = StubProviders::start();
+    let setup = Setup::default().env("AGENT_MODEL", "openai:stub").env("OPENAI_API_KEY", KEY);
+    let app = setup.env("OPENAI_BASE_URL", format!("{}/openai/v1", providers.address)).start().await;
+    for text in ["zqfirst", "zqsecond"] {
+        let body = json!({
+            "subscriber_id": CONTACT, "text": text, "first_name": "Zebulon", "last_name": "Quartz",
+            "locale": "qx_QX", "ai_token": "token-of-zebulon",
+        });
+        assert_eq!(app.post(&body.to_string(), Some(SECRET)).await.texts().len(), 1);
+    }
+    let [_, last] = &providers.asked()[..] else { panic!("two calls") };
+    let asked = last.to_string();
+    assert!(asked.contains("zqfirst") && asked.contains("zqsecond"), "{asked}");
+    for hidden in ["Zebulon", "Quartz", "qx_QX", "token-of-zebulon", CONTACT] {
+        assert!(!asked.contains(hidden), "{hidden}");
+    }
 }
 
 /// 02/CAP-1, 02/CAP-3: a denied message counts as one that was written, so that only a real gap ends the cap.

@@ -386,7 +386,7 @@ async fn acting(points: &[(&'static str, u32)], standby: bool) {
     must_hold(&cells).await;
 }
 
-/// ARC-60, ARC-41: no action is attempted twice, and the record is true, when the process dies over the actions themselves:
+/// ARC-60, LIM-2, and CRASH-5, CRASH-6, AFTER-6 as ARC-41 decides them: no action is attempted twice, and the record is true, when the process dies over the actions themselves:
 /// over the flow's attempt and its answer, over the tag's attempt, and before the first of what follows the reply.
 #[tokio::test]
 async fn killed_over_its_actions() {

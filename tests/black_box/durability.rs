@@ -172,7 +172,7 @@ async fn the_lane_of_a_killed_process_becomes_free() {
     assert_eq!((turns.len(), &turns[3]["outcome"]), (4, &json!("answered_inline")), "{turns:?}");
 }
 
-/// ARC-49, OPS-5, AC-CLI-12: an orderly end answers what is open, leaves no lane, no owed reply and no process row.
+/// ARC-49, OPS-5, CLI-24, GAP-DB-7: an orderly end answers what is open, leaves no lane, no owed reply and no process row.
 #[tokio::test]
 async fn an_orderly_end_answers_what_is_open_and_leaves_nothing() {
     let mut app = Setup::default()

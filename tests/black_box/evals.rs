@@ -55,7 +55,7 @@ fn timeless(text: &str) -> String {
     words.filter(|word| !word.trim_end().ends_with("ms")).collect()
 }
 
-/// 07/MOCK-2, 07/MOCK-4, GAP-EV-4, GAP-EV-8, ACC-EV-1, 07/REP-1 to 07/REP-4: one word, nothing prepared: green, quick, and the same twice. Piped, it
+/// 07/MOCK-2, 07/MOCK-4, GAP-EV-4, GAP-EV-8, GAP-CLI-3, ACC-EV-1, 07/REP-1 to 07/REP-4: one word, nothing prepared: green, quick, and the same twice. Piped, it
 /// holds no colour.
 #[test]
 fn the_golden_suite_is_green_offline() {
@@ -104,7 +104,7 @@ fn the_second_program_is_the_same_command() {
     assert!(String::from_utf8_lossy(&run(&["--help"]).stdout).contains("--concurrency"));
 }
 
-/// EVAL-1, EVAL-4, EVAL-6, GAP-EV-2, GAP-EV-3, 07/REP-6, 07/REP-8, DEC-35, ACC-EV-2: the suite and the tenant that the variables name, in file order; exit 1
+/// EVAL-1, CLI-40, EVAL-4, EVAL-6, GAP-EV-2, GAP-EV-3, 07/REP-6, 07/REP-8, DEC-35, ACC-EV-2: the suite and the tenant that the variables name, in file order; exit 1
 /// when a case failed.
 #[test]
 fn a_tenants_suite_runs_and_fails_by_its_exit_code() {

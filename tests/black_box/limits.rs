@@ -153,7 +153,7 @@ async fn the_openapi_document_needs_a_secret() {
     }
 }
 
-/// ARC-31, HTTP-22: a body that does not arrive holds nobody up past the deadline.
+/// ARC-31, PRIN-C7, HTTP-22: a body that does not arrive holds nobody up past the deadline.
 #[tokio::test]
 async fn a_body_that_never_arrives_is_refused_at_the_deadline() {
     let app = Setup::default().env("RACE_DEADLINE_MS", "1000").start().await;

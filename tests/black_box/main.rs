@@ -29,6 +29,7 @@ mod durability;
 mod eval_page;
 mod evals;
 mod failover;
+mod flows;
 mod handoffs;
 mod hostile;
 mod image;

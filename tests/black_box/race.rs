@@ -21,7 +21,7 @@ async fn queued(app: &TestApp) -> Vec<String> {
     rows.iter().map(|row| row["payload"]["messages"][0].as_str().unwrap().to_owned()).collect()
 }
 
-/// AC-CH-12, RACE-5, RACE-6, BOX-4, DEL-7: the holding line at the deadline; later one row with the model's text, which
+/// AC-CH-12, PRIN-C7, RACE-5, RACE-6, BOX-4, DEL-7: the holding line at the deadline; later one row with the model's text, which
 /// is what ManyChat gets, and an agent turn with model and usage.
 #[tokio::test]
 async fn a_late_reply_is_queued_and_recorded_as_deferred() {
@@ -124,7 +124,7 @@ async fn whatever_follows_a_queued_reply_goes_behind_it() {
     assert_eq!(outcomes, wanted);
 }
 
-/// TURN-19, RLD-8, RULE-2: a turn keeps the texts it began with, whatever is reloaded meanwhile.
+/// TURN-19, TCFG-5, RLD-8, RULE-2: a turn keeps the texts it began with, whatever is reloaded meanwhile.
 #[tokio::test]
 async fn a_running_turn_keeps_its_configuration() {
     let setup = Setup::default().env("AGENT_MODEL", "mock:slow").env("RACE_DEADLINE_MS", "700");

@@ -167,7 +167,7 @@ fn sql_and_providers_stay_in_their_rooms() {
     assert!(inside > 20, "the test must see statements, it saw them in {inside} files");
 }
 
-/// The check above can fail, and English is no statement.
+/// ARC-6: the check above can fail, and English is no statement.
 #[test]
 fn the_reader_of_statements_sees_them_in_any_form() {
     let statement = statement();
@@ -224,6 +224,81 @@ fn panics_are_refused_by_the_lints() {
         let place = path.strip_prefix(source_folder()).unwrap().to_string_lossy().into_owned();
         let is_command = place.starts_with("cli") || place.starts_with("bin") || place == "main.rs";
         assert!(is_command || !code_of(&path).contains("anyhow::"), "anyhow in {place}");
+    }
+}
+
+/// Tests of what no clause asks for.
+const OF_NO_CLAUSE: [&str; 10] = [
+    "completions_know_the_commands",
+    "cases_can_be_filtered_and_searched",
+    "markup_in_a_report_stays_text",
+    "the_page_fits_every_screen",
+    "the_second_program_is_the_same_command",
+    "a_misspelt_key_is_pointed_at",
+    "the_suite_of_attacks_tells_a_firm_model_from_a_weak_one",
+    "two_reports_are_compared",
+    "the_reader_of_arrows_sees_lists_and_paths",
+    "links_between_pages_lead_where_they_say",
+];
+
+/// The tests of a file, each with what stands above it.
+fn tests_in(text: &str) -> Vec<(String, String)> {
+    let (mut above, mut is_test, mut found) = (String::new(), false, Vec::new());
+    for line in text.lines().map(str::trim) {
+        if line.starts_with("///") {
+            above.push_str(line);
+        } else if line.starts_with("#[") {
+            is_test |= line.starts_with("#[test") || line.starts_with("#[tokio::test");
+        } else {
+            let name = line.split_once("fn ").and_then(|(_, rest)| rest.split_once('('));
+            if let (true, Some((name, _))) = (is_test, name) {
+                found.push((name.to_owned(), above.clone()));
+            }
+            (above, is_test) = (String::new(), false);
+        }
+    }
+    found
+}
+
+/// True where a clause is named, such as `ARC-7`, or a section of a document.
+fn names_a_clause(comment: &str) -> bool {
+    let is_clause = |word: &str| {
+        word.split_once('-').is_some_and(|(prefix, number)| {
+            prefix.len() > 1
+                && prefix.chars().all(|letter| letter.is_ascii_uppercase())
+                && number.ends_with(|last: char| last.is_ascii_alphanumeric())
+                && number.contains(|digit: char| digit.is_ascii_digit())
+        })
+    };
+    let mut words = comment.split(|letter: char| !(letter.is_ascii_alphanumeric() || letter == '-'));
+    comment.contains("section ") || words.any(is_clause)
+}
+
+/// PRIN-C8: a test of behaviour names the clause it holds.
+#[test]
+fn every_test_from_outside_names_its_clause() {
+    assert!(names_a_clause("/// 02/AC-5, GAP-CH-7: twice.") && !names_a_clause("/// A half-open one, TLS."));
+    let mut seen = Vec::new();
+    let all = sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests"));
+    // What gathers evidence is no part of the product, and tried by itself.
+    for path in all.iter().filter(|path| !path.to_string_lossy().contains("/evidence/")) {
+        for (name, above) in tests_in(&fs::read_to_string(path).unwrap()) {
+            let excused = OF_NO_CLAUSE.contains(&name.as_str());
+            assert!(excused || names_a_clause(&above), "{name} in {}: {above}", path.display());
+            seen.push(name);
+        }
+    }
+    assert!(seen.len() > 250, "the test must see the tests, it saw {}", seen.len());
+    assert!(OF_NO_CLAUSE.iter().all(|name| seen.iter().any(|seen| seen == name)), "one of them is gone");
+}
+
+/// PRIN-C1, LANG-5: what is committed is looked through for secrets and for copy in another language before it passes.
+#[test]
+fn ci_looks_through_what_is_committed() {
+    let steps = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(".ci/run")).unwrap();
+    let stops = steps.lines().any(|line| line.starts_with("set -e"));
+    for scan in ["scripts/scan-secrets", "scripts/scan-foreign-text"] {
+        assert!(stops && steps.lines().any(|line| line == scan), "{scan}");
     }
 }
 
@@ -296,7 +371,7 @@ fn no_function_is_too_long_without_a_reason() {
     assert!(seen > 0, "the test must see the tables that are long on purpose");
 }
 
-/// The check above can fail.
+/// ARC-8: the check above can fail.
 #[test]
 fn the_reader_of_functions_counts_their_code() {
     let body = |lines: usize| {

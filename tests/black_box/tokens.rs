@@ -295,7 +295,7 @@ async fn without_a_key_tokens_stay_queued() {
     app.log_line("outbox delivery retrying").await;
 }
 
-/// AC-DL-27, BF-2 to BF-6, CLI-80 to CLI-85, CLI-87: who is in scope, what is printed, and that a second run does nothing.
+/// AC-DL-27, ACC-CLI-9, BF-2 to BF-6, CLI-80 to CLI-85, CLI-87: who is in scope, what is printed, and that a second run does nothing.
 #[tokio::test]
 async fn a_backfill_writes_queues_and_repeats_safely() {
     let stage = Stage::start(false).await;

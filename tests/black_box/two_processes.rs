@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::answers::{free_lane, hold_lane};
 use crate::app::{CONTACT, SECRET, Setup};
 
-/// PROC-4, GAP-CH-4, ARC-45a, DEC-5, DEC-8: messages that alternate between two processes are recorded and answered in the order in which
+/// PROC-4, GAP-CH-4, GAP-DB-6, ARC-45a, DEC-5, DEC-8: messages that alternate between two processes are recorded and answered in the order in which
 /// they came; those of one process are not merged across the other's.
 #[tokio::test]
 async fn alternating_messages_keep_their_order() {

@@ -74,7 +74,7 @@ fn an_invalid_object_hands_off_and_names_the_paths() {
     assert_handoff(&checked(&object), &["schema_invalid: messages.0, confidence"], Cause::Schema);
 }
 
-/// GUARD-2, GUARD-3, 01/AC-3: the echo line goes, the rest stays, other messages are not even trimmed.
+/// GUARD-2, GUARD-3, 01/AC-3, 08/HIST-4: the echo line goes, the rest stays, other messages are not even trimmed.
 #[test]
 fn echo_lines_are_stripped_and_the_rest_is_kept() {
     for line in
