@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 
+use crate::domain::millis;
+
 /// How often the ticker wants to run.
 const TICK: Duration = Duration::from_millis(500);
 /// Lag above which new requests are refused.
@@ -83,10 +85,6 @@ async fn tick(pressure: Weak<Pressure>) {
     while let Some(pause) = pressure.upgrade().map(|pressure| pressure.ticked(Instant::now())) {
         tokio::time::sleep(pause).await;
     }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

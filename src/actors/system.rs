@@ -321,15 +321,14 @@ impl Services {
         report.process = self.context.pulse.process().to_string();
         report.database_connections = open;
         report.database_connections_in_use = in_use;
-        report.heartbeat_age_ms =
-            self.heartbeat.age().map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
+        report.heartbeat_age_ms = self.heartbeat.age().map(crate::domain::millis);
         report.models = self.context.runner.report();
         report.manychat = self.manychat_actor.observe().await;
         if let Some(outbox) = &self.outbox {
             report.outbox = outbox.observe().await;
         }
         let lag = self.pressure.lag(Instant::now());
-        report.scheduling_lag_ms = u64::try_from(lag.as_millis()).unwrap_or(u64::MAX);
+        report.scheduling_lag_ms = crate::domain::millis(lag);
         Some(report)
     }
 }

@@ -313,6 +313,35 @@ mod tests {
         EvalProgram::command().debug_assert();
     }
 
+    /// The front page's table has every command, and none that does not exist (CLI-3).
+    #[test]
+    fn the_readme_lists_every_command() {
+        let readme = include_str!("../../README.md");
+        let rows = readme.lines().filter(|line| line.starts_with("| `")).map(|line| {
+            let cell = line.split('|').nth(1).unwrap();
+            let words = cell.split('`').skip(1).step_by(2).map(|name| {
+                name.split(' ').take_while(|word| !word.starts_with('<')).collect::<Vec<_>>().join(" ")
+            });
+            words.collect::<Vec<_>>()
+        });
+        // `handoffs list`, `close`: further names of a row follow the first one's group.
+        let listed = rows.flat_map(|names| {
+            let group = names[0].split_once(' ').map_or("", |(group, _)| group).to_owned();
+            let full = |(index, name): (usize, &String)| {
+                if index == 0 { name.clone() } else { format!("{group} {name}") }
+            };
+            names.iter().enumerate().map(full).collect::<Vec<_>>()
+        });
+        let mut listed: Vec<String> = listed.collect();
+        let text = usage::usage(&Arguments::command());
+        let commands = text.split("Commands:\n").nth(1).unwrap().split("\n\n").next().unwrap();
+        let names = commands.lines().filter_map(|line| line.trim().split("  ").next());
+        let mut existing: Vec<String> = names.map(ToOwned::to_owned).collect();
+        listed.sort();
+        existing.sort();
+        assert_eq!(listed, existing);
+    }
+
     /// Words of a page that deny a command which exists: they send its users away.
     fn denials(page: &str, text: &str, commands: &[String]) -> Vec<String> {
         let (mut section, mut found) = (false, Vec::new());

@@ -55,16 +55,12 @@ fn read(vars: &mut Variables<'_>, settings: &Settings) -> Option<EvalSettings> {
     })
 }
 
-/// The latency for everything but `agent eval`: a faulty value warns and the race deadline holds.
-pub(super) fn lenient_latency(vars: &mut Variables<'_>, race_deadline: Duration) -> Duration {
+/// For everything but `agent eval`, which reads it strictly: a faulty latency warns and stops nothing (ASSERT-9).
+pub(super) fn hint_at_latency(vars: &mut Variables<'_>) {
     let before = vars.faults.len();
     let found = vars.whole_if_filled("EVAL_MAX_LATENCY_MS", 1..=MOST);
     vars.faults.truncate(before);
-    match found {
-        Some(value) => value.map_or(race_deadline, |value| Duration::from_millis(u64::from(value))),
-        None => {
-            vars.warn("EVAL_MAX_LATENCY_MS", "is no whole number above 0; `agent eval` will refuse it");
-            race_deadline
-        }
+    if found.is_none() {
+        vars.warn("EVAL_MAX_LATENCY_MS", "is no whole number above 0; `agent eval` will refuse it");
     }
 }

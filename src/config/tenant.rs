@@ -123,8 +123,12 @@ pub enum TenantProblem {
         /// The parser's reason with line and column.
         reason: serde_json::Error,
     },
-    /// The file has keys of an earlier shape (LOAD-20): run `agent upgrade`.
-    #[error("{file} has keys of an earlier version: {}; run `agent upgrade` to rename them", keys.join(", "))]
+    /// The file has keys of an earlier shape (LOAD-20): rename them. `agent upgrade`, which the rule names, is not built.
+    #[error(
+        "{file} has keys of an earlier version: {}; run `agent upgrade` to rename them: this version has no such command \
+         yet, so rename them by hand (config/README.md, How the files are read)",
+        keys.join(", ")
+    )]
     EarlierShape {
         /// For example `catalog.json`.
         file: &'static str,

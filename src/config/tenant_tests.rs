@@ -225,7 +225,7 @@ fn rules_have_the_defaults_of_the_table() {
 
 /// ACC-CFG-5, LANG-1, CFG-7, RULE-1, AC-19 and the other rules of section 5.
 #[test]
-fn rules_fields_follow_their_rules() {
+fn rules_outside_their_bounds_are_refused_with_their_place() {
     for value in [json!(1.7), json!(-0.1), json!("0.5")] {
         assert_refused("rules.confidenceThreshold", value, &["  confidenceThreshold: "]);
     }

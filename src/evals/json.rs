@@ -1,7 +1,6 @@
 //! The report as one JSON object (07/REP-8, DEC-35), which `compare` reads again.
 
 use std::path::Path;
-use std::time::Duration;
 
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
@@ -13,7 +12,7 @@ use super::error::EvalError;
 use super::judge::{Judge, Lost, Verdict};
 use super::outcome::{CaseOutcome, Run, Status};
 use super::suite::Suite;
-use crate::domain::EscalationReason;
+use crate::domain::{EscalationReason, millis};
 
 /// One run of a suite.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -174,7 +173,7 @@ impl CaseReport {
             actions: seen.actions.clone(),
             interventions: seen.interventions.clone(),
             messages: seen.messages.clone(),
-            latency_ms: milliseconds(seen.latency),
+            latency_ms: millis(seen.latency),
             cost_usd: dollars(outcome.runs().map(|run| run.seen.cost.get()).sum()),
             escalate: seen.escalate,
             reason: seen.reason,
@@ -207,7 +206,7 @@ impl Totals {
             judged_pass: with(Status::JudgedPass),
             turns: runs().count(),
             turns_without_model: runs().filter(|run| run.seen.had_no_model()).count(),
-            p95_ms: p95(runs().map(|run| milliseconds(run.seen.latency)).collect()),
+            p95_ms: p95(runs().map(|run| millis(run.seen.latency)).collect()),
             cost_usd: dollars(runs().map(|run| run.seen.cost.get()).sum()),
         }
     }
@@ -270,10 +269,6 @@ fn p95(mut latencies: Vec<u64>) -> u64 {
     // 0.95 has no exact binary form, so the index is computed in whole numbers.
     let index = (latencies.len() * 95 / 100).min(last);
     latencies.get(index).copied().unwrap_or(0)
-}
-
-fn milliseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn dollars(amount: Decimal) -> f64 {

@@ -16,7 +16,7 @@ use super::{Controls, names};
 use crate::actors::Services;
 use crate::channel::{DynamicBlock, MESSAGE_PATH, Message};
 use crate::config::{Messages, Settings, Tools};
-use crate::domain::{ChannelName, Redacted, SubscriberId};
+use crate::domain::{ChannelName, Redacted, SubscriberId, millis};
 use crate::manychat::{DEVELOPMENT_CONTACT, DevelopmentAccount, Happening, Trouble};
 use crate::model::{MockMood, MockSwitch};
 use crate::store::playground;
@@ -193,7 +193,7 @@ impl Playground {
         }
         let block: DynamicBlock = serde_json::from_str(&answer)
             .map_err(|_| format!("The service answered {status} with something that is no Dynamic Block."))?;
-        let took_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let took_ms = millis(started.elapsed());
         let texts: Vec<String> = block.content.messages.into_iter().map(shown).collect();
         let role = role(&texts, &inner.services.snapshots.current().tenant.rules.messages);
         Ok(What::Reply { texts, took_ms, role })
@@ -248,7 +248,7 @@ fn about(settings: &Settings) -> About {
         model: settings.model.agent.as_string(),
         channels: ChannelName::ALL,
         channel: Some(settings.channel),
-        deadline_ms: u64::try_from(settings.race_deadline.as_millis()).unwrap_or(u64::MAX),
+        deadline_ms: millis(settings.race_deadline),
     }
 }
 

@@ -184,14 +184,6 @@ pub struct UsageRow {
     pub latency: std::time::Duration,
 }
 
-impl UsageRow {
-    /// A call of which the provider has reported nothing (DEC-19).
-    #[must_use]
-    pub const fn unreported(model: String, latency: std::time::Duration) -> Self {
-        Self { model, input: None, output: None, cache_read: None, cost: None, latency }
-    }
-}
-
 /// What Settle decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settled {
@@ -274,10 +266,12 @@ async fn settle_once(database: &Database, request: &SettleRequest) -> Result<Set
 
 /// [`SETTLE`]; sabotaged, one that does not look at what waits in the outbox.
 fn statement() -> &'static str {
-    static BLIND: LazyLock<String> = LazyLock::new(|| {
-        SETTLE.replace("or exists (select 1 from outbox", "or false and exists (select 1 from outbox")
-    });
+    static BLIND: LazyLock<String> = LazyLock::new(blind);
     if crash_points::is_sabotaged(Sabotage::Order) { &BLIND } else { SETTLE }
+}
+
+fn blind() -> String {
+    SETTLE.replace("or exists (select 1 from outbox", "or false and exists (select 1 from outbox")
 }
 
 /// Input plus output (BUD-3); an unknown count is 0.

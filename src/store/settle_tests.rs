@@ -299,7 +299,14 @@ async fn an_aborted_call_is_recorded_with_its_model_and_time() {
             outcome: Outcome::Error,
             bound: true,
             actions: None,
-            usage: Some(UsageRow::unreported("mock:slow".to_owned(), Duration::from_millis(1234))),
+            usage: Some(UsageRow {
+                model: "mock:slow".to_owned(),
+                input: None,
+                output: None,
+                cache_read: None,
+                cost: None,
+                latency: Duration::from_millis(1234),
+            }),
             at: Timestamp::now(),
         },
         escalation: None,
@@ -380,4 +387,10 @@ async fn what_the_checks_found_is_kept_with_the_turn() {
     assert_eq!(rows[0].get::<_, String>(4), "low_confidence");
     fixture.client.execute("delete from turns", &[]).await.unwrap();
     assert!(fixture.client.query("select 1 from rs_turn_checks", &[]).await.unwrap().is_empty());
+}
+
+/// ARC-60: the sabotage that the order of replies is tried with still finds its place in the statement.
+#[test]
+fn the_sabotaged_statement_differs_in_one_place() {
+    assert_eq!(blind().len(), SETTLE.len() + "false and ".len());
 }

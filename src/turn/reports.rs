@@ -43,10 +43,11 @@ pub(super) fn report_decision(request: &TurnRequest, opened: &OpenTurn, draft: &
 fn report_model(opened: &OpenTurn, result: &TurnResult, deferred: bool) {
     let conversation = opened.conversation;
     if let Some(error) = &result.error {
+        let (err, detail) = (error.as_str(), result.error_detail.as_deref());
         if deferred {
-            tracing::error!(%conversation, err = error.as_str(), "deferred model call failed");
+            tracing::error!(%conversation, err, detail, "deferred model call failed");
         } else {
-            tracing::error!(%conversation, err = error.as_str(), "model call failed");
+            tracing::error!(%conversation, err, detail, "model call failed");
         }
     }
     if !result.interventions.is_empty() {

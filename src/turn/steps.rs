@@ -384,15 +384,11 @@ fn report_queued(opened: &OpenTurn, way: &Way, plays: Option<Duration>) {
     let conversation = opened.conversation;
     if way.held {
         COUNTERS.held(plays.unwrap_or_default());
-        let held_ms = plays.map_or(0, millis);
+        let held_ms = plays.map_or(0, crate::domain::millis);
         tracing::info!(%conversation, path = "outbox", heldMs = held_ms, "reply held for flow");
     } else if !way.deferred {
         tracing::info!(%conversation, path = "outbox", "reply queued behind the previous one");
     }
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn settle_request(

@@ -1,4 +1,6 @@
 //! One service under test: its database, its tenant files, its process.
+//!
+//! Longer than other files: everything that a test asks of the one service is found here.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -29,7 +29,7 @@ async fn from_address(app: &TestApp, address: &str, body: &str) -> Answer {
 /// 03/RATE-1, 03/RATE-2, 03/RATE-3, RATE-4, HTTP-26, DEC-26, DEC-35, SHED-2, SHED-4, AC-CH-3, GAP-CH-13: over the limit a
 /// message with the secret gets the handoff and no model, everything else 429; liveness is never counted.
 #[tokio::test]
-async fn over_the_limit_a_tenant_is_not_silenced() {
+async fn over_the_limit_a_message_gets_the_handoff_and_everything_else_429() {
     let app = Setup::default().env("RATE_LIMIT_PER_MINUTE", "3").start().await;
     for remaining in ["2", "1", "0"] {
         let answer = app.post("{broken", Some(SECRET)).await;

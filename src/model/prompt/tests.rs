@@ -84,7 +84,7 @@ fn the_system_part_is_the_same_for_every_turn() {
     assert_eq!(text_of(&tenant()), text_of(&tenant()));
 }
 
-/// PROMPT-12: no tool is offered yet, so no section speaks of one; `ACTIONS` does not even occur as a word.
+/// PROMPT-12: a tenant without tools has no section that speaks of one; `ACTIONS` does not even occur as a word.
 #[test]
 fn there_is_no_section_about_tools() {
     let text = text_of(&tenant());

@@ -1,3 +1,5 @@
+//! Why no private server runs, in words for whoever started the command.
+
 use std::io;
 use std::path::{Path, PathBuf};
 

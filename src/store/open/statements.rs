@@ -1,4 +1,4 @@
-//! The statements of Open. They share most of their parameters, which [`super`] numbers.
+//! The statements of Open. Each numbers its parameters for itself, in the order of its list of values in [`super`].
 
 use crate::store::acted::acted_columns;
 use crate::store::binding::binding_of;

@@ -72,7 +72,7 @@ impl ConversationActor {
             let left = turn::plays_for(current.plays_until).unwrap_or_default();
             let conversation = current.opened.as_ref()?.conversation;
             COUNTERS.held(left);
-            let held_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
+            let held_ms = crate::domain::millis(left);
             current.span.in_scope(
                 || tracing::info!(%conversation, path = "inline", heldMs = held_ms, "reply held for flow"),
             );
