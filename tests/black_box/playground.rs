@@ -1,12 +1,13 @@
 //! Who reaches the playground, what it says, and the development account of ManyChat behind it (DEC-16).
 
 use std::net::UdpSocket;
-use std::time::Duration;
 
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::app::{Answer, Folder, SECRET, Setup, TestApp, command, environment, free_port, write_tenant};
+use crate::app::{
+    Answer, Folder, LOST, PATIENCE, SECRET, Setup, TestApp, command, environment, free_port, write_tenant,
+};
 
 const PATHS: [&str; 5] = [
     "/playground",
@@ -19,7 +20,7 @@ const PATHS: [&str; 5] = [
 async fn app() -> TestApp {
     Setup::default()
         .env("PLAYGROUND", "true")
-        .env("RACE_DEADLINE_MS", "900")
+        .env("RACE_DEADLINE_MS", LOST)
         .env("MANYCHAT_REPLY_GAP_MS", "0")
         .start()
         .await
@@ -41,7 +42,7 @@ async fn stream_until(app: &TestApp, wanted: &str) -> String {
             seen.push_str(&String::from_utf8_lossy(&response.chunk().await.unwrap().unwrap()));
         }
     };
-    let ended = tokio::time::timeout(Duration::from_secs(30), reading).await;
+    let ended = tokio::time::timeout(PATIENCE, reading).await;
     assert!(ended.is_ok(), "{wanted:?} never came: {seen}");
     seen
 }
@@ -78,8 +79,8 @@ fn the_playground_is_refused_in_production() {
 async fn without_it_there_is_nothing_there() {
     let app = Setup::default()
         .env("AGENT_MODEL", "mock:slow")
-        .env("RACE_DEADLINE_MS", "300")
-        .env("MODEL_ABORT_MS", "600")
+        .env("RACE_DEADLINE_MS", LOST)
+        .env("MODEL_ABORT_MS", "3000")
         .start()
         .await;
     for path in PATHS {
