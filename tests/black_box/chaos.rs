@@ -239,7 +239,7 @@ async fn chaos_through_two_processes() {
     // (BOX-13, BOX-14): that is no silence of ours. A row that nobody takes over stays beyond it and is seen.
     fleet.rest(LONGEST_RETRY + Duration::from_secs(u64::from(plan.messages) / 20)).await;
     probe(&mut fleet, plan).await;
-    let report = fleet.verdict(Times::SHORT.lease() + Duration::from_secs(60), WINDOW).await;
+    let report = fleet.verdict(Times::SHORT.ended(), WINDOW).await;
     let (hard, orderly) = (kills.hard.get(), kills.orderly.get());
     println!("chaos: seed {}, {hard} killed, {orderly} ended in order: {report}", plan.seed);
     assert!(report.is_sound(), "seed {}: {report}\n{}", plan.seed, fleet.story());
@@ -271,7 +271,7 @@ async fn the_database_restarts_under_load() {
     };
     tokio::join!(writing, restarting);
     probe(&mut fleet, plan).await;
-    let report = fleet.verdict(Times::SHORT.lease() + Duration::from_secs(30), WINDOW).await;
+    let report = fleet.verdict(Times::SHORT.ended(), WINDOW).await;
     println!("failover: {report}");
     assert!(report.is_sound(), "{report}\n{}", fleet.story());
     assert!(report.answered > fleet_size(plan) / 2, "most messages were answered: {report}");

@@ -24,8 +24,9 @@ pub struct Times {
 }
 
 impl Times {
-    /// For a busy machine with two cores: a process that is late with its beats must not count as dead.
-    pub const SHORT: Self = Self { deadline_ms: 2000, abort_ms: 6000, beat_ms: 300, dead_ms: 4000 };
+    /// For a busy machine with two cores: a process that is late with its beats must not count as dead, and one that ends
+    /// in order, for which it has the first two times together, must get done.
+    pub const SHORT: Self = Self { deadline_ms: 3000, abort_ms: 12_000, beat_ms: 300, dead_ms: 4000 };
     /// The defaults of the service.
     pub const REAL: Self = Self { deadline_ms: 8000, abort_ms: 60_000, beat_ms: 5000, dead_ms: 20_000 };
 
@@ -39,6 +40,12 @@ impl Times {
 
     pub const fn dead(&self) -> Duration {
         Duration::from_millis(self.dead_ms)
+    }
+
+    /// How long after a lane could last be held everything has ended: a message that could not be recorded ends with a
+    /// person only when no flight can bring it any longer, a minute later.
+    pub const fn ended(&self) -> Duration {
+        self.lease().saturating_add(Duration::from_secs(75))
     }
 
     /// ARC-45: how long a lane can be held.
