@@ -314,6 +314,8 @@ fn spawn(program: &Path, profile: &Path, reads: RawFd, writes: RawFd) -> Child {
         .arg("--remote-debugging-pipe")
         .arg(format!("--user-data-dir={}", profile.join("profile").display()))
         .env("HOME", profile)
+        // What it leaves there goes with the profile. A socket's path has a bound, which a deep folder would pass.
+        .envs((profile.as_os_str().len() < 48).then_some(("TMPDIR", profile)))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(std::fs::File::create(profile.join(WORDS)).unwrap())
