@@ -121,6 +121,10 @@ impl Cell {
         if self.acts {
             fleet.with_tools();
         }
+        // What is told of an outage's first moments is counted (see `without_its_database`).
+        if self.sabotage.is_none() && self.blow != Blow::Outage {
+            fleet.slow = Some(times.slow());
+        }
         if let Some(sabotage) = self.sabotage {
             fleet.members.iter_mut().for_each(|member| member.set("SABOTAGE", sabotage));
         }

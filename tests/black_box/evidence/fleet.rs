@@ -42,6 +42,12 @@ impl Times {
         Duration::from_millis(self.dead_ms)
     }
 
+    /// When a handoff's text can stand for a Settle that did not answer in time: the machine is busy, Postgres, too, can
+    /// be slower than the short deadline, and we hear of an answer late.
+    pub const fn slow(&self) -> std::ops::Range<Duration> {
+        Duration::from_millis(self.deadline_ms * 3 / 4)..Duration::from_millis(self.deadline_ms + 2000)
+    }
+
     /// How long after a lane could last be held everything has ended: a message that could not be recorded ends with a
     /// person only when no flight can bring it any longer, a minute later.
     pub const fn ended(&self) -> Duration {
