@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 
 use crate::domain::millis;
+use crate::telemetry::crash_points;
 
 /// How often the ticker wants to run.
 const TICK: Duration = Duration::from_millis(500);
@@ -65,7 +66,7 @@ impl Pressure {
     /// Whether work is so late that new requests must be refused.
     #[must_use]
     pub fn is_too_high(&self, now: Instant) -> bool {
-        self.lag(now) > MOST_LAG
+        self.lag(now) > crash_points::lag_allowed(MOST_LAG)
     }
 
     /// A tick has come; returns how long to wait for the next.

@@ -138,7 +138,9 @@ impl Fixture {
     pub(in crate::store) async fn until_somebody_waits(&self) {
         let sql = "select count(*) from pg_stat_activity
                    where datname = current_database() and wait_event_type = 'Lock'";
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(120);
         while self.client.query_one(sql, &[]).await.unwrap().get::<_, i64>(0) == 0 {
+            assert!(std::time::Instant::now() < until, "nobody waits for a lock");
             tokio::task::yield_now().await;
         }
     }

@@ -44,6 +44,8 @@ use tracing_subscriber::layer::SubscriberExt;
 pub use level::LogLevel;
 pub use once_per_day::OncePerDay;
 pub use panics::install_hook as install_panic_hook;
+#[cfg(test)]
+pub(crate) use panics::testing as panic_hook;
 pub use redaction::{Marks, is_removed_key, scrub_text, scrub_with};
 pub use seldom::Seldom;
 pub use writer::flush;

@@ -8,7 +8,9 @@ use std::process::{Command, Stdio};
 use manychat_agent::store::embedded::testing::TestServer;
 use serde_json::json;
 
-use crate::app::{Folder, NOWHERE, Setup, TestApp, binary, command, environment, free_port, tenant_folder};
+use crate::app::{
+    Folder, NOWHERE, Port, Setup, TestApp, binary, command, environment, free_port, tenant_folder,
+};
 
 /// CLI-2, CLI-3, CLI-6, CLI-8, CLI-101, ACC-CLI-1
 #[test]
@@ -158,7 +160,8 @@ async fn a_worker_runs_without_the_message_route() {
     let setup = Setup { database: Some(database), ..Setup::default() }.command(&["worker"]);
     let mut app = setup.prepare().await;
     app.env.insert("WORKER_HEALTH_PORT".to_owned(), app.port.to_string());
-    app.env.insert("PORT".to_owned(), free_port().to_string());
+    let unused = app.keep_port();
+    app.env.insert("PORT".to_owned(), unused.to_string());
     app.launch().await;
     assert_eq!(app.log_line("migrations applied").await["level"], 30);
     assert_eq!(app.log_line("worker running").await["level"], 30);
@@ -327,7 +330,8 @@ fn bootstrap_writes_what_is_missing_and_keeps_the_rest() {
 #[test]
 fn dev_does_everything_in_an_empty_folder() {
     let folder = Folder::new();
-    let port = free_port();
+    let kept = Port::keep();
+    let port = kept.number;
     let env: BTreeMap<String, String> =
         [("PATH".to_owned(), std::env::var("PATH").unwrap()), ("PORT".to_owned(), port.to_string())].into();
     for (round, signal) in [(1, libc::SIGINT), (2, libc::SIGTERM)] {

@@ -1,12 +1,13 @@
 //! Who reaches the playground, what it says, and the development account of ManyChat behind it (DEC-16).
 
 use std::net::UdpSocket;
-use std::time::Duration;
 
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::app::{Answer, Folder, SECRET, Setup, TestApp, command, environment, free_port, write_tenant};
+use crate::app::{
+    Answer, Folder, LOST, PATIENCE, SECRET, Setup, TestApp, command, environment, free_port, write_tenant,
+};
 
 const PATHS: [&str; 5] = [
     "/playground",
@@ -19,7 +20,7 @@ const PATHS: [&str; 5] = [
 async fn app() -> TestApp {
     Setup::default()
         .env("PLAYGROUND", "true")
-        .env("RACE_DEADLINE_MS", "900")
+        .env("RACE_DEADLINE_MS", LOST)
         .env("MANYCHAT_REPLY_GAP_MS", "0")
         .start()
         .await
@@ -29,19 +30,19 @@ async fn post(app: &TestApp, path: &str, body: Value) -> Answer {
     app.ask(Method::POST, path, |request| request.json(&body)).await
 }
 
-/// What the stream of a page says until it holds a text; all of it.
-async fn stream_until(app: &TestApp, wanted: &str) -> String {
+/// What the stream of a page says until it holds these texts; all of it.
+async fn stream_until(app: &TestApp, wanted: &[&str]) -> String {
     let client = reqwest::Client::builder().tls_certs_only([]).no_proxy().build().unwrap();
     let address = format!("http://127.0.0.1:{}/playground/events", app.port);
     let mut response = client.get(address).send().await.unwrap();
     assert_eq!(response.headers()["content-type"], "text/event-stream");
     let mut seen = String::new();
     let reading = async {
-        while !seen.contains(wanted) {
+        while !wanted.iter().all(|text| seen.contains(text)) {
             seen.push_str(&String::from_utf8_lossy(&response.chunk().await.unwrap().unwrap()));
         }
     };
-    let ended = tokio::time::timeout(Duration::from_secs(30), reading).await;
+    let ended = tokio::time::timeout(PATIENCE, reading).await;
     assert!(ended.is_ok(), "{wanted:?} never came: {seen}");
     seen
 }
@@ -78,8 +79,8 @@ fn the_playground_is_refused_in_production() {
 async fn without_it_there_is_nothing_there() {
     let app = Setup::default()
         .env("AGENT_MODEL", "mock:slow")
-        .env("RACE_DEADLINE_MS", "300")
-        .env("MODEL_ABORT_MS", "600")
+        .env("RACE_DEADLINE_MS", LOST)
+        .env("MODEL_ABORT_MS", "3000")
         .start()
         .await;
     for path in PATHS {
@@ -146,7 +147,7 @@ async fn nobody_else_reaches_it() {
         })
         .await;
     assert_eq!(form.status, 400, "what a form of another site could send");
-    let seen = stream_until(&app, "\n\n").await + &stream_until(&app, "\"order\"").await;
+    let seen = stream_until(&app, &["\n\n"]).await + &stream_until(&app, &["\"order\""]).await;
     assert!(seen.contains("\"order\":[]"), "nobody made a contact: {seen}");
     let own = app
         .ask(Method::POST, "/playground/contacts", |ask| {
@@ -173,8 +174,7 @@ async fn a_message_takes_the_real_way_and_the_secret_stays_here() {
     let id = contact["id"].as_str().unwrap().to_owned();
     let said = post(&app, "/playground/messages", json!({ "contact": id, "text": "how much is it?" })).await;
     assert_eq!(said.status, 202, "{}", said.body);
-    let mut seen = stream_until(&app, "answered_inline").await;
-    assert!(seen.contains("$450.00") && seen.contains("\"kind\":\"reply\""), "{seen}");
+    let mut seen = stream_until(&app, &["answered_inline", "$450.00", "\"kind\":\"reply\""]).await;
     let turns = app.rows("select t.text, c.subscriber_id, c.channel from turns t join conversations c on c.id = t.conversation_id where role = 'user'").await;
     assert_eq!(turns, [json!({ "text": "how much is it?", "subscriber_id": id, "channel": "telegram" })]);
     let unknown = post(&app, "/playground/messages", json!({ "contact": "stranger", "text": "hi" })).await;
@@ -197,8 +197,7 @@ async fn a_refusing_account_ends_in_a_dead_letter() {
     post(&app, "/playground/messages", json!({ "contact": contact["id"], "text": "how much is it?" })).await;
     let rows = app.await_rows("select last_error from outbox where status = 'failed'").await;
     assert!(rows[0]["last_error"].as_str().unwrap().contains("told to refuse"), "{rows:?}");
-    let seen = stream_until(&app, "\"given_up\":1").await;
-    assert!(seen.contains("call_failed"), "{seen}");
+    stream_until(&app, &["\"given_up\":1", "call_failed"]).await;
     assert_eq!(post(&app, "/playground/switches", json!({ "manychat": "no such" })).await.status, 400);
 }
 
@@ -224,7 +223,7 @@ async fn with_a_key_the_real_account_is_used() {
         .env("MANYCHAT_API_BASE", "http://127.0.0.1:9")
         .start()
         .await;
-    let seen = stream_until(&app, "switches").await;
+    let seen = stream_until(&app, &["switches"]).await;
     assert!(seen.contains("\"manychat\":null") && seen.contains("\"model\":\"normal\""), "{seen}");
     assert_eq!(post(&app, "/playground/switches", json!({ "manychat": "slow" })).await.status, 409);
 }

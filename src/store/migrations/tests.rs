@@ -48,7 +48,8 @@ fn impatient() -> Limits {
     Limits {
         boot_lock: Duration::from_millis(50),
         table_lock: Duration::from_millis(10),
-        retry: Duration::from_millis(200),
+        // For several tries on a busy machine, too.
+        retry: Duration::from_secs(3),
         pause: Duration::from_millis(5),
     }
 }
