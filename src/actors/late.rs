@@ -181,6 +181,7 @@ impl LateTurns {
                 held: self.context.pulse.holds(process),
                 tenant: &self.context.settings.tenant,
                 subscriber: &nobody,
+                channel: "",
                 text: &snapshot.tenant.rules.messages.escalation,
                 told: false,
                 tokens_enforced: self.context.settings.tokens_enforced,

@@ -122,6 +122,8 @@ const ABANDON: &str = concat!(
 /// person is called and the escalation copy is queued. A message that does not prove its contact changes nothing of the
 /// contact's own (ESCS-2, TURN-12). What is written takes the turn's id, so that it is written once (ARC-43).
 ///
+/// A contact who has no conversation is not handed off here: [`FIRST_HEARD`] comes before.
+///
 /// With $11 the message is known not to be a turn. Without, only finding it in the inbox says so: once it is deleted
 /// there, an Open that is still on its way finds it gone and records nothing.
 const HANDOFF_WITHOUT_TURN: &str = concat!(
@@ -138,7 +140,7 @@ const HANDOFF_WITHOUT_TURN: &str = concat!(
     earlier as (
       select 1 from rs_handoffs h where h.id = $3 union all select 1 from outbox x where x.id = $3),
     go as (
-      select 1 where ($11 or exists (select 1 from left_inbox))
+      select 1 from contact where ($11 or exists (select 1 from left_inbox))
         and not exists (select 1 from turns t where t.id = $3) and not exists (select 1 from earlier)),
     marked as (
       update conversations c set escalated_at = now(), updated_at = now()
@@ -160,6 +162,12 @@ const HANDOFF_WITHOUT_TURN: &str = concat!(
     select exists (select 1 from go) or exists (select 1 from earlier) as handed_off,
            (select id from contact) as conversation_id"
 );
+
+/// The conversation of a contact whose first message never became a turn: without it nothing could hold the call for a
+/// person (LANE-9, DEC-25).
+const FIRST_HEARD: &str = "
+    insert into conversations (tenant_id, subscriber_id, channel, turn_count, last_message_at)
+    values ($1, $2, $3, 0, $4) on conflict (tenant_id, subscriber_id) do nothing";
 
 /// Says what became of an owed reply.
 const STATUS: &str =
@@ -244,6 +252,8 @@ pub struct Handoff<'turn> {
     pub tenant: &'turn TenantId,
     /// Its contact.
     pub subscriber: &'turn SubscriberId,
+    /// Channel stored when the contact's conversation has to be created.
+    pub channel: &'turn str,
     /// The escalation copy.
     pub text: &'turn str,
     /// True when the contact has read the escalation copy already.
@@ -314,7 +324,8 @@ async fn abandon(lease: &Lease, handoff: &Handoff<'_>) -> Result<Resolved, Store
 }
 
 /// Calls a person for a contact whose message is known never to have been recorded, and queues the escalation copy
-/// unless the contact has read it. Doing it twice does it once. Returns the conversation, if the contact has one.
+/// unless the contact has read it. Doing it twice does it once. A contact who was never heard gets a conversation; one whose
+/// messages stood in the inbox has been erased since, and gets none (DEC-13). Returns the conversation.
 ///
 /// # Errors
 /// When the statement may not have run: call again.
@@ -323,7 +334,15 @@ pub async fn hand_off_without_turn(
     handoff: &Handoff<'_>,
 ) -> Result<Option<ConversationId>, StoreError> {
     let lease = database.lease().await?;
-    let ended = without_turn(&lease, handoff, !handoff.stored).await?;
+    let sure = !handoff.stored;
+    let mut ended = without_turn(&lease, handoff, sure).await?;
+    if sure && ended.conversation.is_none() {
+        let statement = lease.prepared(FIRST_HEARD).await?;
+        let values: &[&(dyn ToSql + Sync)] =
+            &[&handoff.tenant.as_str(), &handoff.subscriber.expose(), &handoff.channel, &handoff.now];
+        lease.client()?.execute(&statement, values).await?;
+        ended = without_turn(&lease, handoff, sure).await?;
+    }
     lease.give_back();
     Ok(ended.conversation)
 }

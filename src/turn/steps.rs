@@ -478,6 +478,7 @@ pub fn handoff<'turn>(
         held: context.pulse.holds(request.process),
         tenant: &live.tenant,
         subscriber: &live.subscriber,
+        channel: &live.channel,
         text: &request.snapshot.tenant.rules.messages.escalation,
         told,
         tokens_enforced: context.settings.tokens_enforced,
