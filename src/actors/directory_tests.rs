@@ -11,7 +11,7 @@ use rust_decimal::Decimal;
 use tokio::sync::oneshot;
 
 use super::*;
-use crate::actors::answer::{Answer, Told};
+use crate::actors::answer::{Answer, Told, Undecided};
 use crate::actors::confirmer::Confirmer;
 use crate::actors::conversation::{Copy, Steps};
 use crate::actors::resolver::Failure;
@@ -225,7 +225,7 @@ impl Steps for Watch {
         })
     }
 
-    fn resolve_later(&self, _: Arc<TurnRequest>, _: Told, _: Failure) {}
+    fn resolve_later(&self, _: Arc<TurnRequest>, _: Told, _: Failure, _: Option<Undecided>) {}
 
     fn render(&self, copy: Copy, _: &Snapshot, _: &str) -> Option<Vec<u8>> {
         Some(format!("{copy:?}").into_bytes())
@@ -268,6 +268,9 @@ fn silence_panics() {
     }));
 }
 
+#[path = "directory_undecided_tests.rs"]
+mod undecided;
+
 struct Stage {
     played: Arc<Played>,
     directory: Arc<Directory>,
@@ -278,9 +281,14 @@ struct Stage {
 impl Stage {
     fn new(runtime: &'static tokio::runtime::Runtime, limits: Limits) -> Self {
         let played = Arc::new(Played::new());
+        let stage = Self::of(runtime, limits, Arc::new(Watch(Arc::clone(&played))));
+        Self { played, ..stage }
+    }
+
+    fn of(runtime: &'static tokio::runtime::Runtime, limits: Limits, steps: Arc<dyn Steps>) -> Self {
         let arbiters: Vec<Arbiter> = (0..2).map(|_| Arbiter::with_tokio_rt(move || runtime)).collect();
         let shared = Shared {
-            steps: Arc::new(Watch(Arc::clone(&played))),
+            steps,
             confirmer: Confirmer::detached(),
             waker: Default::default(),
             pulse: Pulse::new(ProcessId::fresh(), Duration::from_secs(20)),
@@ -291,7 +299,7 @@ impl Stage {
         let handles = arbiters.iter().map(Arbiter::handle).collect();
         let directory = Directory::new(handles, Arc::new(shared), limits);
         let snapshot = Arc::new(Snapshot::new(demo::tenant().unwrap()));
-        Self { played, directory, arbiters, snapshot }
+        Self { played: Arc::new(Played::new()), directory, arbiters, snapshot }
     }
 }
 

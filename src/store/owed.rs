@@ -279,13 +279,33 @@ pub struct Handoff<'turn> {
 /// When the database still does not answer: call again.
 pub async fn resolve(database: &Database, handoff: &Handoff<'_>) -> Result<Resolution, StoreError> {
     let lease = database.lease().await?;
+    let mut resolution = look(&lease, handoff).await?;
+    if resolution == Look::SettledMeanwhile {
+        // What settles once stays settled: the second look finds it.
+        resolution = look(&lease, handoff).await?;
+    }
+    lease.give_back();
+    Ok(match resolution {
+        Look::Known(resolution) => resolution,
+        Look::SettledMeanwhile => Resolution { found: Resolved::NothingThere, conversation: None },
+    })
+}
+
+/// What one look at a turn has found.
+#[derive(PartialEq, Eq)]
+enum Look {
+    Known(Resolution),
+    /// It was running, and its Settle came through while this look waited behind it.
+    SettledMeanwhile,
+}
+
+async fn look(lease: &Lease, handoff: &Handoff<'_>) -> Result<Look, StoreError> {
     let statement = lease.prepared(STATUS).await?;
     let values: &[&(dyn ToSql + Sync)] = &[handoff.turn.as_uuid(), handoff.process.as_uuid()];
     let Some(row) = lease.client()?.query_opt(&statement, values).await? else {
-        let waited = without_turn(&lease, handoff, false).await?;
-        lease.give_back();
+        let waited = without_turn(lease, handoff, false).await?;
         let found = if waited.handed_off { Resolved::HandedOff } else { Resolved::NothingThere };
-        return Ok(Resolution { found, conversation: waited.conversation });
+        return Ok(Look::Known(Resolution { found, conversation: waited.conversation }));
     };
     let conversation = Some(ConversationId::from(row.try_get::<_, Uuid>("conversation_id")?));
     let ours: bool = row.try_get("ours")?;
@@ -295,17 +315,20 @@ pub async fn resolve(database: &Database, handoff: &Handoff<'_>) -> Result<Resol
     let found = if !ours || !(handoff.held || is_promised) {
         Resolved::TakenOver
     } else if is_running {
-        abandon(&lease, handoff).await?
+        if !abandon(lease, handoff).await? {
+            return Ok(Look::SettledMeanwhile);
+        }
+        Resolved::Abandoned
     } else {
         let queue = lease.prepared(QUEUE).await?;
         lease.client()?.execute(&queue, &[handoff.turn.as_uuid()]).await?;
         Resolved::Queued
     };
-    lease.give_back();
-    Ok(Resolution { found, conversation })
+    Ok(Look::Known(Resolution { found, conversation }))
 }
 
-async fn abandon(lease: &Lease, handoff: &Handoff<'_>) -> Result<Resolved, StoreError> {
+/// False when nothing was left to abandon.
+async fn abandon(lease: &Lease, handoff: &Handoff<'_>) -> Result<bool, StoreError> {
     let statement = lease.prepared(ABANDON).await?;
     let payload = reply_payload(&[handoff.text.to_owned()]);
     let values: &[&(dyn ToSql + Sync)] = &[
@@ -318,9 +341,7 @@ async fn abandon(lease: &Lease, handoff: &Handoff<'_>) -> Result<Resolved, Store
         handoff.process.as_uuid(),
         &handoff.messages,
     ];
-    // Nothing is left to abandon when the turn settled between the two statements: ask again.
-    let ended = lease.client()?.execute(&statement, values).await?;
-    Ok(if ended == 0 { Resolved::NothingThere } else { Resolved::Abandoned })
+    Ok(lease.client()?.execute(&statement, values).await? > 0)
 }
 
 /// Calls a person for a contact whose message is known never to have been recorded, and queues the escalation copy
