@@ -23,7 +23,7 @@ use crate::store::open::{NewMessage, OpenRequest, OpenTurn, Opened, Waits};
 use crate::store::owed::{self, Resolution, Resolved};
 use crate::store::settle::{self, AgentRow, SettleRequest, Settled, UsageRow};
 use crate::store::takeover::Hushed;
-use crate::store::{StoreError, open as store_open, takeover as store_takeover};
+use crate::store::{Database, StoreError, open as store_open, takeover as store_takeover};
 use crate::tools::{COUNTERS, TurnTools};
 
 /// What Open left the turn with.
@@ -60,6 +60,8 @@ pub enum SettleReport {
 
 /// How long a flight may take when no request waits for it any longer.
 const LATE_FLIGHT: Duration = Duration::from_secs(10);
+/// A flight that would have less than this is not started: it would be cut off, and its outcome unknown.
+const LAST_START: Duration = Duration::from_millis(20);
 
 /// Open: lane, record, count, read, within `limit` (`None`: the request was answered already).
 pub async fn open(context: &TurnContext, request: &TurnRequest, limit: Option<Duration>) -> OpenReport {
@@ -96,7 +98,7 @@ pub async fn open(context: &TurnContext, request: &TurnRequest, limit: Option<Du
         dead_secs: context.settings.process_dead.as_secs_f64(),
         takeover_secs: context.pulse.others_dead_secs(),
     };
-    match within(limit, store_open::open(&context.database, &flight)).await {
+    match within(limit, store_open::open(&patient(context, limit), &flight)).await {
         Ok(Opened::Started(turn)) => {
             report_binding(context, &turn);
             write_issued(context, &turn, live, fresh);
@@ -162,7 +164,7 @@ pub async fn keep(context: &TurnContext, request: &TurnRequest, limit: Option<Du
         message: new_message(message, row),
         now: context.clock.now(),
     };
-    match within(limit, inbox::keep(&context.database, &waiter)).await {
+    match within(limit, inbox::keep(&patient(context, limit), &waiter)).await {
         Ok(kept) => KeepReport::Kept(kept),
         Err(error) => KeepReport::Failed(error),
     }
@@ -324,7 +326,7 @@ pub async fn settle(
     flight.deferred |= behind || held;
     let plays = flight.not_before;
     let outcome = flight.agent.outcome;
-    let settled = within(limit, settle::settle(&context.database, &flight)).await;
+    let settled = within(limit, settle::settle(&patient(context, limit), &flight)).await;
     let others_wait = settled.as_ref().is_ok_and(|settlement| settlement.others_wait);
     match settled.map(|settlement| settlement.settled) {
         Ok(Settled::Inline) => {
@@ -359,8 +361,8 @@ async fn hush(
     limit: Option<Duration>,
 ) -> SettleReport {
     let conversation = opened.conversation;
-    let ending =
-        store_takeover::hush(&context.database, conversation, request.id, opened.fence, request.process);
+    let database = patient(context, limit);
+    let ending = store_takeover::hush(&database, conversation, request.id, opened.fence, request.process);
     match within(limit, ending).await {
         Ok(Hushed::Ended { others_wait }) => {
             if others_wait {
@@ -488,6 +490,13 @@ pub fn handoff<'turn>(
         arrived: live.received_at,
         now: context.clock.now(),
     })
+}
+
+/// The database for a flight of this limit: a connection that cannot be had at once is asked for again as long as there is
+/// time for the flight (DEC-26). What no connection was had for was never sent, and is known not to be there (LANE-9).
+fn patient(context: &TurnContext, limit: Option<Duration>) -> Database {
+    let time = limit.unwrap_or(LATE_FLIGHT).saturating_sub(LAST_START);
+    context.database.until(Instant::now() + time)
 }
 
 /// Bounds a flight. A flight that is cut off closes its connection (ARC-31).
