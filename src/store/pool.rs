@@ -200,13 +200,22 @@ async fn prepare(client: &ClientWrapper, pooled: bool) -> Result<(), tokio_postg
 /// # Errors
 /// [`StoreError::Unavailable`] when the server cannot be reached or refuses the login.
 pub async fn connect(address: &Address) -> Result<Client, StoreError> {
-    let opening = tokio::time::timeout(PoolLimits::default().connect, address.open());
-    let opened = opening.await.map_err(|_| StoreError::Unavailable {
+    in_time(async {
+        let (client, driver) = address.open().await.map_err(|error| unreachable_because(&error))?;
+        tokio::spawn(driver);
+        Ok(client)
+    })
+    .await
+}
+
+/// Bounds the opening of a connection outside the pool.
+pub(super) async fn in_time<T>(
+    opening: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    let opened = tokio::time::timeout(PoolLimits::default().connect, opening).await;
+    opened.unwrap_or(Err(StoreError::Unavailable {
         reason: "the server accepts connections and does not answer; check that the port is a Postgres server's",
-    })?;
-    let (client, driver) = opened.map_err(|error| unreachable_because(&error))?;
-    tokio::spawn(driver);
-    Ok(client)
+    }))
 }
 
 async fn close_idle(pool: Pool, idle: Duration) {
@@ -214,6 +223,16 @@ async fn close_idle(pool: Pool, idle: Duration) {
     while !pool.is_closed() {
         ticks.tick().await;
         pool.retain(|_, metrics| metrics.last_used() < idle);
+    }
+}
+
+/// A connection that is being opened. Who stops waiting for it closes it: a server that accepts and never answers would
+/// collect sockets otherwise.
+struct Opening<T>(JoinHandle<T>);
+
+impl<T> Drop for Opening<T> {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 
@@ -228,11 +247,11 @@ impl Connect for OnRuntime {
         let io = self.io.clone();
         let address = self.address.clone();
         Box::pin(async move {
-            let opening = io.spawn(async move {
+            let mut opening = Opening(io.spawn(async move {
                 let (client, driver) = address.open().await?;
                 Ok((client, tokio::spawn(driver)))
-            });
-            match opening.await {
+            }));
+            match (&mut opening.0).await {
                 Ok(opened) => opened,
                 Err(stopped) => match stopped.try_into_panic() {
                     Ok(panic) => std::panic::resume_unwind(panic),
