@@ -50,6 +50,7 @@ struct Played {
     actor_panics: AtomicU64,
     step_panics: AtomicU64,
     calm: AtomicBool,
+    unresolved: AtomicUsize,
 }
 
 impl Played {
@@ -64,6 +65,7 @@ impl Played {
             actor_panics: AtomicU64::new(0),
             step_panics: AtomicU64::new(0),
             calm: AtomicBool::new(false),
+            unresolved: AtomicUsize::new(0),
         }
     }
 
@@ -226,6 +228,10 @@ impl Steps for Watch {
     }
 
     fn resolve_later(&self, _: Arc<TurnRequest>, _: Told, _: Failure, _: Option<Undecided>) {}
+
+    fn unresolved(&self) -> usize {
+        self.0.unresolved.load(Ordering::Relaxed)
+    }
 
     fn render(&self, copy: Copy, _: &Snapshot, _: &str) -> Option<Vec<u8>> {
         Some(format!("{copy:?}").into_bytes())
@@ -406,6 +412,27 @@ fn the_directory_sheds_load_at_its_bounds() {
         assert_eq!(first, [Accepted::Yes, Accepted::Yes, Accepted::Yes, Accepted::Overloaded]);
         let second: Vec<Accepted> = (5..8).map(|number| send(number, 2)).collect();
         assert_eq!(second, [Accepted::Yes, Accepted::Yes, Accepted::Overloaded]);
+    });
+}
+
+/// ARC-23: failed turns whose messages are still in memory count among the open ones.
+#[test]
+fn failed_turns_count_until_they_are_on_record() {
+    let runtime = runtime();
+    let system = actix_rt::System::with_tokio_rt(move || runtime);
+    system.block_on(async move {
+        let stage = Stage::new(runtime, Limits { open_messages: 5, ..Limits::default() });
+        for arbiter in &stage.arbiters {
+            arbiter.stop();
+        }
+        stage.played.unresolved.store(4, Ordering::Relaxed);
+        let sent = [1, 2].map(|number| {
+            let (message, answer) = message(number, number, &stage.snapshot);
+            (stage.directory.deliver(message), answer)
+        });
+        assert_eq!(sent.map(|(accepted, _)| accepted), [Accepted::Yes, Accepted::Overloaded]);
+        stage.played.unresolved.store(0, Ordering::Relaxed);
+        assert!(!stage.directory.is_full());
     });
 }
 

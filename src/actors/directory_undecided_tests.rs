@@ -54,6 +54,10 @@ impl Steps for Unanswering {
         *self.0.undecided.lock().unwrap() = reply;
     }
 
+    fn unresolved(&self) -> usize {
+        0
+    }
+
     fn render(&self, copy: Copy, _: &Snapshot, _: &str) -> Option<Vec<u8>> {
         Some(format!("{copy:?}").into_bytes())
     }

@@ -47,6 +47,8 @@ pub(in crate::actors) trait Steps: Send + Sync + 'static {
         failure: Failure,
         reply: Option<Undecided>,
     );
+    /// Failed turns whose end is not known yet, with their messages in memory.
+    fn unresolved(&self) -> usize;
     /// A block of the tenant's own copy; `None` when it cannot be rendered.
     fn render(&self, copy: Copy, snapshot: &Snapshot, presented_secret: &str) -> Option<Vec<u8>>;
 }
@@ -112,6 +114,10 @@ impl Steps for TurnSteps {
         reply: Option<Undecided>,
     ) {
         self.resolver.resolve_later(request, told, failure, reply);
+    }
+
+    fn unresolved(&self) -> usize {
+        self.resolver.open()
     }
 
     fn render(&self, copy: Copy, snapshot: &Snapshot, presented_secret: &str) -> Option<Vec<u8>> {
