@@ -45,9 +45,9 @@ impl Migration {
 /// All migrations, in the lexical order of their names (MIG-2).
 const MIGRATIONS: &[Migration] = &[
     Migration::new("rs_0001_reference", include_str!("../../../migrations/rs_0001_reference.sql")),
-    Migration::new("rs_0002_durability", include_str!("../../../migrations/rs_0002_durability.sql")),
+    Migration::new("rs_0002_durability", include_str!("../../../migrations/rs_0002_durability.sql")).with(&[Ahead { index: "turns_conversation_seq_idx", table: "turns", on: "(conversation_id, seq)" }]),
     Migration::new("rs_0003_long_replies", include_str!("../../../migrations/rs_0003_long_replies.sql")),
-    Migration::new("rs_0004_contact_tokens", include_str!("../../../migrations/rs_0004_contact_tokens.sql")),
+    Migration::new("rs_0004_contact_tokens", include_str!("../../../migrations/rs_0004_contact_tokens.sql")).with(&[Ahead { index: "rs_outbox_contact_token_idx", table: "outbox", on: "(conversation_id) where kind = 'contact_token'" }]),
     Migration::new("rs_0005_people", include_str!("../../../migrations/rs_0005_people.sql")),
     Migration::new("rs_0006_inbox", include_str!("../../../migrations/rs_0006_inbox.sql")),
     Migration::new("rs_0007_people_mended", include_str!("../../../migrations/rs_0007_people_mended.sql")),

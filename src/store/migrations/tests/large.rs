@@ -67,6 +67,38 @@ fn what_is_built_ahead_stands_in_its_migration() {
     }
 }
 
+/// PROC-6: no table of the reference is written anew, and what it has queued before ours comes first.
+#[tokio::test]
+async fn no_table_of_the_reference_is_rewritten() {
+    let (_database, mut client) = empty().await;
+    history::build(&client, VERSIONS.last().unwrap().name).await;
+    let sql = "select array(select pg_relation_filenode(name) from unnest(array['conversations', 'turns', 'outbox',
+                 'nudges', 'budget_counters', 'rate_counters']) as name)";
+    let before: Vec<u32> = client.query_one(sql, &[]).await.unwrap().get(0);
+    migrate(&mut client).await.unwrap();
+    let after: Vec<u32> = client.query_one(sql, &[]).await.unwrap().get(0);
+    assert_eq!(after, before);
+}
+
+/// DB-4, GAP-DL-5: a database that took the first form of the outbox's order keeps it, and has the same columns.
+#[tokio::test]
+async fn the_first_form_of_the_outbox_order_stays() {
+    let (_database, mut client) = empty().await;
+    migrate(&mut client).await.unwrap();
+    client
+        .batch_execute(
+            "alter table outbox drop column rs_seq; drop sequence outbox_rs_seq_seq;
+             alter table outbox add column rs_seq bigserial",
+        )
+        .await
+        .unwrap();
+    assert_eq!(migrate(&mut client).await.unwrap(), Vec::<String>::new());
+    client.batch_execute("delete from _migrations where name >= 'rs_0008'").await.unwrap();
+    migrate(&mut client).await.unwrap();
+    let write = "insert into outbox (tenant_id, subscriber_id, payload) values ('shop', '1', '{}') returning rs_seq";
+    assert_eq!(client.query_one(write, &[]).await.unwrap().get::<_, Option<i64>>(0), Some(1));
+}
+
 /// DEC-13, RET-1: deleting a conversation, a turn or whatever else takes rows of others along finds them by an index.
 #[tokio::test]
 async fn whatever_cascades_is_indexed() {
