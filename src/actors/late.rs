@@ -144,7 +144,12 @@ impl LateTurns {
         if let Err(error) = ended {
             // The turn is ours and running: nobody else would end it.
             tracing::warn!(%conversation, err = %error, "recovery of a contact not finished");
-            self.resolver.resolve_later(request, Told::No, opened_failed(conversation, StoreError::InDoubt), None);
+            self.resolver.resolve_later(
+                request,
+                Told::No,
+                opened_failed(conversation, StoreError::InDoubt),
+                None,
+            );
         }
         Ok(())
     }

@@ -143,7 +143,11 @@ async fn a_lost_first_message_ends_with_a_person_once() {
         let ending = Ending::new().await;
         ending.fixture.client.batch_execute("delete from conversations").await.unwrap();
         let unsure = resolve(&ending.fixture.database, &ending.handoff(None, told)).await.unwrap();
-        assert_eq!(unsure, Resolution { found: Resolved::NothingThere, conversation: None }, "it may still come");
+        assert_eq!(
+            unsure,
+            Resolution { found: Resolved::NothingThere, conversation: None },
+            "it may still come"
+        );
         for _ in 0..2 {
             let handoff = ending.handoff(None, told);
             let conversation = hand_off_without_turn(&ending.fixture.database, &handoff).await.unwrap();

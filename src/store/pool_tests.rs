@@ -27,7 +27,10 @@ async fn who_has_time_waits_for_a_connection_of_ours() {
     let server = TestServer::database().unwrap();
     let (database, drop_role) = limited(&server).await;
     let only = database.lease().await.unwrap();
-    assert!(matches!(database.lease().await, Err(StoreError::Unavailable { .. })), "the server gives no second");
+    assert!(
+        matches!(database.lease().await, Err(StoreError::Unavailable { .. })),
+        "the server gives no second"
+    );
     let soon = database.until(Instant::now() + Duration::from_millis(120)).lease().await;
     assert!(matches!(soon, Err(StoreError::Unavailable { .. })), "nothing was sent");
     let patient = database.until(Instant::now() + Duration::from_secs(30));
@@ -73,7 +76,9 @@ async fn deaf() -> (TcpListener, Address) {
 async fn an_abandoned_opening_leaves_no_socket() {
     let (listener, address) = deaf().await;
     let short = PoolLimits { connect: Duration::from_millis(50), ..PoolLimits::default() };
-    for (limits, user) in [(short, Duration::from_secs(60)), (PoolLimits::default(), Duration::from_millis(50))] {
+    for (limits, user) in
+        [(short, Duration::from_secs(60)), (PoolLimits::default(), Duration::from_millis(50))]
+    {
         let database = Database::new(address.clone(), Handle::current(), limits).unwrap();
         assert!(!matches!(timeout(user, database.lease()).await, Ok(Ok(_))));
         let (mut socket, _) = listener.accept().await.unwrap();

@@ -1,5 +1,5 @@
-//! Deleting what is old (DEC-13, RET-1): searched without a lock, deleted in short batches, one run at a time for each tenant, and never a delivery that is
-//! still to be made or work that is open.
+//! Deleting what is old (DEC-13, RET-1): searched without a lock, deleted in short batches, one run at a time for each
+//! tenant, and never a delivery that is still to be made or work that is open.
 
 use std::time::{Duration, Instant};
 

@@ -374,56 +374,6 @@ async fn without_its_database() {
     }
 }
 
-/// ARC-60, ARC-40, LANE-9: the first message of contacts comes while the database is away, one caller waits and one hangs
-/// up: both contacts are told, a person is called for both, and both are heard afterwards.
-#[tokio::test]
-async fn without_its_database_at_a_first_message() {
-    let times = Times::chosen();
-    let outside = Outside::start(Box::new(|_, _| Act::AT_ONCE), Box::new(|_, _| Act::AT_ONCE));
-    let mut fleet = Fleet::new(outside, times, &['a'], true).await;
-    fleet.members[0].launch().await;
-    let mut server = fleet.server.take().unwrap();
-    server.stop().await;
-    let gone = Marker { contact: 2, number: 1 };
-    let asked = [fleet.ask(0, FIRST, None), fleet.ask(0, gone, Some(Duration::from_millis(300)))];
-    let told = |what: &What| matches!(what, What::Answered { texts, .. } if !texts.is_empty());
-    fleet.sees("the handoff's text", told).await;
-    server.start_again().await;
-    fleet.server = Some(server);
-    for asked in asked {
-        let _ = asked.await;
-    }
-    fleet.sees("the text for who hung up", |what| matches!(what, What::Played { contact: 2, .. })).await;
-    for (number, contact) in [(4, 1), (4, 2)] {
-        fleet.probe(0, Marker { contact, number });
-    }
-    let report = fleet.verdict(times.lease() + Duration::from_secs(75), times.dead() * 2).await;
-    let story = fleet.story();
-    assert!(report.is_sound(), "{report}\n{story}");
-    assert_eq!((report.handed_off, report.answered), (1, 2), "{report}\n{story}");
-}
-
-/// ARC-60, ARC-31, DEC-26: an outage that is shorter than the deadline costs nobody an answer.
-#[tokio::test]
-async fn without_its_database_for_a_moment() {
-    // Nobody counts as silent meanwhile.
-    let times = Times { deadline_ms: 15_000, beat_ms: 500, dead_ms: 20_000, ..Times::SHORT };
-    let outside = Outside::start(Box::new(|_, _| Act::AT_ONCE), Box::new(|_, _| Act::AT_ONCE));
-    let mut fleet = Fleet::new(outside, times, &['a'], true).await;
-    fleet.members[0].launch().await;
-    let mut server = fleet.server.take().unwrap();
-    server.stop().await;
-    let asked = [1, 2, 3].map(|contact| fleet.ask(0, Marker { contact, number: 1 }, None));
-    tokio::time::sleep(Duration::from_millis(500)).await;
-    server.start_again().await;
-    fleet.server = Some(server);
-    for asked in asked {
-        assert!(asked.await.unwrap(), "{}", fleet.story());
-    }
-    let report = fleet.verdict(times.lease(), times.dead()).await;
-    assert!(report.is_sound() && report.answered == 3, "{report}\n{}", fleet.story());
-}
-
 /// Turns that send a flow and stage a tag, in the response and deferred; `nth` by shape.
 async fn acting(points: &[(&'static str, u32)], standby: bool) {
     let cells: Vec<Cell> = points

@@ -45,9 +45,15 @@ impl Migration {
 /// All migrations, in the lexical order of their names (MIG-2).
 const MIGRATIONS: &[Migration] = &[
     Migration::new("rs_0001_reference", include_str!("../../../migrations/rs_0001_reference.sql")),
-    Migration::new("rs_0002_durability", include_str!("../../../migrations/rs_0002_durability.sql")).with(&[Ahead { index: "turns_conversation_seq_idx", table: "turns", on: "(conversation_id, seq)" }]),
+    Migration::new("rs_0002_durability", include_str!("../../../migrations/rs_0002_durability.sql"))
+        .with(&[Ahead { index: "turns_conversation_seq_idx", table: "turns", on: "(conversation_id, seq)" }]),
     Migration::new("rs_0003_long_replies", include_str!("../../../migrations/rs_0003_long_replies.sql")),
-    Migration::new("rs_0004_contact_tokens", include_str!("../../../migrations/rs_0004_contact_tokens.sql")).with(&[Ahead { index: "rs_outbox_contact_token_idx", table: "outbox", on: "(conversation_id) where kind = 'contact_token'" }]),
+    Migration::new("rs_0004_contact_tokens", include_str!("../../../migrations/rs_0004_contact_tokens.sql"))
+        .with(&[Ahead {
+            index: "rs_outbox_contact_token_idx",
+            table: "outbox",
+            on: "(conversation_id) where kind = 'contact_token'",
+        }]),
     Migration::new("rs_0005_people", include_str!("../../../migrations/rs_0005_people.sql")),
     Migration::new("rs_0006_inbox", include_str!("../../../migrations/rs_0006_inbox.sql")),
     Migration::new("rs_0007_people_mended", include_str!("../../../migrations/rs_0007_people_mended.sql")),
@@ -55,7 +61,11 @@ const MIGRATIONS: &[Migration] = &[
     Migration::new("rs_0009_actions", include_str!("../../../migrations/rs_0009_actions.sql")),
     Migration::new("rs_0010_budget", include_str!("../../../migrations/rs_0010_budget.sql")),
     Migration::new("rs_0011_turn_checks", include_str!("../../../migrations/rs_0011_turn_checks.sql")),
-    Migration::new("rs_0013_cascades", include_str!("../../../migrations/rs_0013_cascades.sql")).with(&[Ahead { index: "rs_outbox_conversation_idx", table: "outbox", on: "(conversation_id)" }, Ahead { index: "rs_nudges_conversation_idx", table: "nudges", on: "(conversation_id)" }, Ahead { index: "rs_handoffs_conversation_idx", table: "rs_handoffs", on: "(conversation_id)" }]),
+    Migration::new("rs_0013_cascades", include_str!("../../../migrations/rs_0013_cascades.sql")).with(&[
+        Ahead { index: "rs_outbox_conversation_idx", table: "outbox", on: "(conversation_id)" },
+        Ahead { index: "rs_nudges_conversation_idx", table: "nudges", on: "(conversation_id)" },
+        Ahead { index: "rs_handoffs_conversation_idx", table: "rs_handoffs", on: "(conversation_id)" },
+    ]),
 ];
 
 /// The SQL of every migration in order: two builds with equal text make equal databases.

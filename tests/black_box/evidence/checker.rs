@@ -291,11 +291,6 @@ impl<'a> Checker<'a> {
         })
     }
 
-    /// Whether this process was struck at any time afterwards: what it alone knew may be gone with it.
-    fn is_struck_later(&self, told: &Told) -> bool {
-        self.struck.iter().any(|(life, at)| *life == told.life && *at >= told.at)
-    }
-
     fn judge(mut self) -> Report {
         let cases = std::mem::take(&mut self.cases);
         for (marker, case) in &cases {
@@ -364,8 +359,7 @@ impl<'a> Checker<'a> {
         if !answered && !case.handoff && !told {
             self.fault(Kind::Lost, format!("{marker}: row {}", case.row.is_some()));
         }
-        let died = case.told_handoff.as_ref().is_some_and(|told| case.row.is_none() && self.is_struck_later(told));
-        if !answered && told && !case.handoff && !died {
+        if !answered && told && !case.handoff && case.row.is_some() {
             self.fault(Kind::HalfHandoff, format!("{marker} was told of a handoff that is not recorded"));
         }
     }
