@@ -11,7 +11,7 @@ use rust_decimal::Decimal;
 use tokio::sync::oneshot;
 
 use super::*;
-use crate::actors::answer::{Answer, Told};
+use crate::actors::answer::{Answer, Told, Undecided};
 use crate::actors::confirmer::Confirmer;
 use crate::actors::conversation::{Copy, Steps};
 use crate::actors::resolver::Failure;
@@ -50,6 +50,7 @@ struct Played {
     actor_panics: AtomicU64,
     step_panics: AtomicU64,
     calm: AtomicBool,
+    unresolved: AtomicUsize,
 }
 
 impl Played {
@@ -64,6 +65,7 @@ impl Played {
             actor_panics: AtomicU64::new(0),
             step_panics: AtomicU64::new(0),
             calm: AtomicBool::new(false),
+            unresolved: AtomicUsize::new(0),
         }
     }
 
@@ -225,7 +227,11 @@ impl Steps for Watch {
         })
     }
 
-    fn resolve_later(&self, _: Arc<TurnRequest>, _: Told, _: Failure) {}
+    fn resolve_later(&self, _: Arc<TurnRequest>, _: Told, _: Failure, _: Option<Undecided>) {}
+
+    fn unresolved(&self) -> usize {
+        self.0.unresolved.load(Ordering::Relaxed)
+    }
 
     fn render(&self, copy: Copy, _: &Snapshot, _: &str) -> Option<Vec<u8>> {
         Some(format!("{copy:?}").into_bytes())
@@ -258,6 +264,9 @@ fn message(number: u64, contact: u64, snapshot: &Arc<Snapshot>) -> (Message, one
     (message, answer)
 }
 
+#[path = "directory_undecided_tests.rs"]
+mod undecided;
+
 struct Stage {
     played: Arc<Played>,
     directory: Arc<Directory>,
@@ -268,9 +277,14 @@ struct Stage {
 impl Stage {
     fn new(runtime: &'static tokio::runtime::Runtime, limits: Limits) -> Self {
         let played = Arc::new(Played::new());
+        let stage = Self::of(runtime, limits, Arc::new(Watch(Arc::clone(&played))));
+        Self { played, ..stage }
+    }
+
+    fn of(runtime: &'static tokio::runtime::Runtime, limits: Limits, steps: Arc<dyn Steps>) -> Self {
         let arbiters: Vec<Arbiter> = (0..2).map(|_| Arbiter::with_tokio_rt(move || runtime)).collect();
         let shared = Shared {
-            steps: Arc::new(Watch(Arc::clone(&played))),
+            steps,
             confirmer: Confirmer::detached(),
             waker: Default::default(),
             pulse: Pulse::new(ProcessId::fresh(), Duration::from_secs(20)),
@@ -281,7 +295,7 @@ impl Stage {
         let handles = arbiters.iter().map(Arbiter::handle).collect();
         let directory = Directory::new(handles, Arc::new(shared), limits);
         let snapshot = Arc::new(Snapshot::new(demo::tenant().unwrap()));
-        Self { played, directory, arbiters, snapshot }
+        Self { played: Arc::new(Played::new()), directory, arbiters, snapshot }
     }
 
     /// Returns when none of them runs anything any more.
@@ -394,6 +408,27 @@ fn the_directory_sheds_load_at_its_bounds() {
         assert_eq!(first, [Accepted::Yes, Accepted::Yes, Accepted::Yes, Accepted::Overloaded]);
         let second: Vec<Accepted> = (5..8).map(|number| send(number, 2)).collect();
         assert_eq!(second, [Accepted::Yes, Accepted::Yes, Accepted::Overloaded]);
+    });
+}
+
+/// ARC-23: failed turns whose messages are still in memory count among the open ones.
+#[test]
+fn failed_turns_count_until_they_are_on_record() {
+    let runtime = runtime();
+    let system = actix_rt::System::with_tokio_rt(move || runtime);
+    system.block_on(async move {
+        let stage = Stage::new(runtime, Limits { open_messages: 5, ..Limits::default() });
+        for arbiter in &stage.arbiters {
+            arbiter.stop();
+        }
+        stage.played.unresolved.store(4, Ordering::Relaxed);
+        let sent = [1, 2].map(|number| {
+            let (message, answer) = message(number, number, &stage.snapshot);
+            (stage.directory.deliver(message), answer)
+        });
+        assert_eq!(sent.map(|(accepted, _)| accepted), [Accepted::Yes, Accepted::Overloaded]);
+        stage.played.unresolved.store(0, Ordering::Relaxed);
+        assert!(!stage.directory.is_full());
     });
 }
 

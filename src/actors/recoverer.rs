@@ -143,8 +143,16 @@ impl Recoverer {
     async fn take_messages(&self) -> Result<(), StoreError> {
         let (context, settings) = (&self.late.context, &self.late.context.settings);
         let dead = settings.process_dead.as_secs_f64();
-        let most = i64::try_from(settings.late_turns).unwrap_or(i64::MAX);
-        for contact in inbox::orphaned(&context.database, &settings.tenant, dead, most).await? {
+        let (known, free) = (self.places().tried(), self.places().free());
+        let most = i64::try_from(free).unwrap_or(i64::MAX);
+        let contacts = match free {
+            0 => Vec::new(),
+            _ => inbox::orphaned(&context.database, &settings.tenant, dead, &known, most).await?,
+        };
+        if contacts.len() >= free {
+            self.places().expect_more();
+        }
+        for contact in contacts {
             if let Some(at_work) = self.begin(*contact.conversation.as_uuid()) {
                 let late = self.late.clone();
                 self.spawn(at_work, async move { late.answer_waiting(contact).await });

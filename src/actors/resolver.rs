@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
-use super::answer::{Counted, Told};
+use super::answer::{Counted, Told, Undecided};
 use super::confirmer::{Confirmer, Watched};
 use super::outbox::OutboxWaker;
 use super::supervised::Restarts;
@@ -114,8 +114,15 @@ impl Resolver {
         self.ending.send_replace(true);
     }
 
-    /// Resolves a turn. `told`: whether the contact has read the escalation copy.
-    pub(super) fn resolve_later(&self, request: Arc<TurnRequest>, told: Told, failure: Failure) {
+    /// Resolves a turn. `told`: whether the contact has read the escalation copy. `reply`: kept until it is known what became
+    /// of the turn.
+    pub(super) fn resolve_later(
+        &self,
+        request: Arc<TurnRequest>,
+        told: Told,
+        failure: Failure,
+        reply: Option<Undecided>,
+    ) {
         let resolver = self.clone();
         let open = Counted::new(&self.open);
         let is_kept = request.rows.iter().all(|row| row.stored) || failure.left == Left::Opened;
@@ -123,7 +130,7 @@ impl Resolver {
         self.io.spawn(async move {
             let case = Case { request: &request, failure: &failure, told: told.known().await };
             resolver.restarts.supervise("resolver", || resolver.resolve(&case)).await;
-            drop((open, unrecorded));
+            drop((open, unrecorded, reply));
         });
     }
 

@@ -264,6 +264,7 @@ async fn a_turn_that_is_given_up_keeps_what_it_has_sent() {
         held: true,
         tenant: &TenantId::new("test").unwrap(),
         subscriber: &SubscriberId::new("70010001").unwrap(),
+        channel: "whatsapp",
         text: "A person will answer.",
         told: false,
         tokens_enforced: false,

@@ -1,11 +1,21 @@
 //! How long a turn's flights to the database may take.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::store::StoreError;
+use crate::store::{Database, StoreError};
 
 /// A flight that no request waits for any longer.
 pub(super) const LATE_FLIGHT: Duration = Duration::from_secs(10);
+
+/// A flight that would have less than this is not started: it would be cut off, and its outcome unknown.
+const LAST_START: Duration = Duration::from_millis(20);
+
+/// The database for a flight of this limit: a connection that cannot be had at once is asked for again as long as there is
+/// time for the flight (DEC-26). What no connection was had for was never sent, and is known not to be there (LANE-9).
+pub(super) fn patient(database: &Database, limit: Option<Duration>) -> Database {
+    let time = limit.unwrap_or(LATE_FLIGHT).saturating_sub(LAST_START);
+    database.until(Instant::now() + time)
+}
 
 /// Bounds a flight; `None`: no request waits for it. One that is cut off closes its connection, and what became of it is looked
 /// up afterwards (ARC-31).

@@ -10,7 +10,7 @@ use super::binding::ContactToken;
 use super::budget::Day;
 use super::context::TurnContext;
 use super::draft::{Decision, Draft};
-use super::flights::{LATE_FLIGHT, within};
+use super::flights::{LATE_FLIGHT, patient, within};
 use super::guards::Denial;
 use super::reports::{report_decision, report_rest, report_turn};
 use super::request::{MessageRow, Run, TurnRequest};
@@ -94,7 +94,7 @@ pub async fn open(context: &TurnContext, request: &TurnRequest, limit: Option<Du
         dead_secs: context.settings.process_dead.as_secs_f64(),
         takeover_secs: context.pulse.others_dead_secs(),
     };
-    match within(limit, store_open::open(&context.database, &flight)).await {
+    match within(limit, store_open::open(&patient(&context.database, limit), &flight)).await {
         Ok(Opened::Started(turn)) => {
             report_binding(context, &turn);
             write_issued(context, &turn, live, fresh);
@@ -160,7 +160,7 @@ pub async fn keep(context: &TurnContext, request: &TurnRequest, limit: Option<Du
         message: new_message(message, row),
         now: context.clock.now(),
     };
-    match within(limit, inbox::keep(&context.database, &waiter)).await {
+    match within(limit, inbox::keep(&patient(&context.database, limit), &waiter)).await {
         Ok(kept) => KeepReport::Kept(kept),
         Err(error) => KeepReport::Failed(error),
     }
@@ -322,7 +322,7 @@ pub async fn settle(
     flight.deferred |= behind || held;
     let plays = flight.not_before;
     let outcome = flight.agent.outcome;
-    let settled = within(limit, settle::settle(&context.database, &flight)).await;
+    let settled = within(limit, settle::settle(&patient(&context.database, limit), &flight)).await;
     let others_wait = settled.as_ref().is_ok_and(|settlement| settlement.others_wait);
     match settled.map(|settlement| settlement.settled) {
         Ok(Settled::Inline) => {
@@ -357,8 +357,8 @@ async fn hush(
     limit: Option<Duration>,
 ) -> SettleReport {
     let conversation = opened.conversation;
-    let ending =
-        store_takeover::hush(&context.database, conversation, request.id, opened.fence, request.process);
+    let database = patient(&context.database, limit);
+    let ending = store_takeover::hush(&database, conversation, request.id, opened.fence, request.process);
     match within(limit, ending).await {
         Ok(Hushed::Ended { others_wait }) => {
             if others_wait {
@@ -472,6 +472,7 @@ pub fn handoff<'turn>(
         held: context.pulse.holds(request.process),
         tenant: &live.tenant,
         subscriber: &live.subscriber,
+        channel: &live.channel,
         text: &request.snapshot.tenant.rules.messages.escalation,
         told,
         tokens_enforced: context.settings.tokens_enforced,

@@ -41,6 +41,7 @@ mod long_replies;
 mod mass_death;
 mod model_check;
 mod operators;
+mod outages;
 mod pauses;
 mod personal_data;
 mod playground;

@@ -300,3 +300,25 @@ async fn a_repeated_request_joins_the_turn_of_a_dead_process() {
     assert_eq!(app.turns().await.len(), 2);
     assert_eq!(app.rows("select 1 from outbox where kind = 'reply'").await.len(), 1);
 }
+
+/// ARC-42: contacts who wait longest and whose messages nobody can take keep nobody behind them from being found.
+#[tokio::test]
+async fn who_cannot_be_served_holds_nobody_up() {
+    let app = short_lived().env("AGENT_MODEL", "mock:demo").env("MODEL_MAX_CONCURRENT", "4").start().await;
+    let left = "with c as (
+          insert into conversations (tenant_id, subscriber_id, channel)
+          select (select tenant_id from rs_processes limit 1), (9000 + n)::text, 'whatsapp' from generate_series(1, 7) as n
+          returning id, subscriber_id)
+        insert into rs_inbox (conversation_id, process_id, message_id, text, media_kind, binding, received_at, created_at)
+        select id, gen_random_uuid(), gen_random_uuid(), 'how much is it?',
+               case when subscriber_id <> '9007' then 'a kind of another version' end, 'first', now(),
+               now() - interval '1 minute' + make_interval(secs => subscriber_id::integer - 9000)
+        from c";
+    app.run(left).await;
+    app.await_rows(
+        "select 1 from turns t join conversations c on c.id = t.conversation_id
+         where t.role = 'agent' and c.subscriber_id = '9007'",
+    )
+    .await;
+    assert_eq!(app.rows("select 1 from rs_inbox").await.len(), 6, "nothing of the others is lost");
+}

@@ -1,4 +1,5 @@
 mod history;
+mod large;
 mod snapshot;
 
 use std::collections::BTreeSet;
@@ -9,7 +10,7 @@ use super::*;
 use crate::store::embedded::testing::{TestDatabase, TestServer};
 use history::{SIDE_BRANCH, VERSIONS};
 
-const OURS: [&str; 11] = [
+const OURS: [&str; 12] = [
     "rs_0001_reference",
     "rs_0002_durability",
     "rs_0003_long_replies",
@@ -21,6 +22,7 @@ const OURS: [&str; 11] = [
     "rs_0009_actions",
     "rs_0010_budget",
     "rs_0011_turn_checks",
+    "rs_0013_cascades",
 ];
 
 async fn empty() -> (TestDatabase, Client) {
@@ -51,12 +53,13 @@ fn impatient() -> Limits {
         // For several tries on a busy machine, too.
         retry: Duration::from_secs(3),
         pause: Duration::from_millis(5),
+        large: i64::MAX,
     }
 }
 
 /// All migrations and one more.
 fn with_extra(sql: &'static str) -> Vec<Migration> {
-    let extra = Migration { name: "rs_9999_extra", sql };
+    let extra = Migration::new("rs_9999_extra", sql);
     MIGRATIONS.iter().copied().chain([extra]).collect()
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use manychat_agent::store::embedded::testing::TestServer;
 use manychat_agent::store::embedded::{EmbeddedOptions, EmbeddedServer, Location};
 use serde_json::{Value, json};
-use tokio_postgres::NoTls;
+use tokio_postgres::{NoTls, SimpleQueryMessage};
 
 use super::checker::{self, Facts, Report, Tables, UserRow};
 use super::journal::{Life, Marker, What};
@@ -257,6 +257,15 @@ impl Fleet {
         let outputs: String =
             self.members.iter().map(|member| format!("--- {}\n{}", member.name, member.output())).collect();
         format!("{}\n{outputs}", self.outside.journal.show())
+    }
+
+    /// Runs a statement on the database; how many rows it returns.
+    pub async fn run(&self, sql: &str) -> usize {
+        let config: tokio_postgres::Config = self.url.parse().unwrap();
+        let (client, connection) = config.connect(NoTls).await.unwrap();
+        tokio::spawn(connection);
+        let answers = client.simple_query(sql).await.unwrap();
+        answers.iter().filter(|answer| matches!(answer, SimpleQueryMessage::Row(_))).count()
     }
 
     /// Waits until nothing is queued or owed, at most for `limit`.

@@ -7,7 +7,8 @@ use actix::{AsyncContext, Context};
 use super::super::current::{Current, copy_answer, copy_of, handoff_answer};
 use super::super::events::{Event, Telling, Ticket};
 use super::ConversationActor;
-use crate::actors::answer::Told;
+use crate::actors::answer::{Told, Undecided};
+use crate::actors::resolver::{Failure, Left};
 use crate::tools::COUNTERS;
 use crate::turn;
 
@@ -22,8 +23,14 @@ impl ConversationActor {
         if let Some(mut current) = self.turns.remove(&turn).or_else(waiting) {
             let failure = current.failure(self.mailbox.face.conversation());
             let told = if told { std::mem::replace(&mut current.told, Told::No) } else { Told::No };
-            self.shared.steps.resolve_later(Arc::clone(&current.request), told, failure);
+            self.resolve_later(&current, told, failure);
         }
+    }
+
+    /// Has a failed turn ended in the background.
+    pub(super) fn resolve_later(&self, current: &Current, told: Told, failure: Failure) {
+        let reply = (failure.left == Left::Opened).then(|| Undecided::new(&self.mailbox.replies));
+        self.shared.steps.resolve_later(Arc::clone(&current.request), told, failure, reply);
     }
 
     pub(super) fn tell(&mut self, ticket: Ticket, telling: Telling, ctx: &mut Context<Self>) {
