@@ -200,9 +200,12 @@ pub(super) fn with_actions(mut payload: Value, draft: &Draft, agent_row: Uuid) -
     payload
 }
 
-/// `turns.actions` of the turn (REC-1).
-pub(super) fn record(draft: &Draft) -> Option<Value> {
-    draft.finished.record.as_ref().and_then(|entries| serde_json::to_value(entries).ok())
+/// `turns.actions` of the turn (REC-1). Where no tools were there to take it in, what the first run of the turn has
+/// `attempted` is all of the record: it keeps its outcome, and a flow among it is not offered again (FAIL-15, ARC-41).
+pub(super) fn record(draft: &Draft, attempted: &[Value]) -> Option<Value> {
+    let entries = draft.finished.record.as_ref();
+    let own = entries.and_then(|entries| serde_json::to_value(entries).ok());
+    own.or_else(|| (!attempted.is_empty()).then(|| Value::Array(attempted.to_vec())))
 }
 
 #[cfg(test)]

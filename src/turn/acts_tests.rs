@@ -158,7 +158,18 @@ fn the_ending_follows_the_cause() {
     assert_eq!(ending(&Draft::of_copy(Reply::scripted("x"), aborted)), Ending::Aborted);
 }
 
-/// BOX-1, DB-12: the payload has `actions` and `turnId` only where something is staged, in the shape of 08 section 4.
+/// REC-1, FAIL-15, ARC-41: the tools' own record, which takes in what a first run attempted; without them that alone.
+#[test]
+fn what_a_first_run_attempted_stays_on_record() {
+    let earlier = [json!({ "tool": "send_flow", "id": "a", "status": "performed" })];
+    let mut draft = draft(None, None);
+    assert_eq!(record(&draft, &[]), None);
+    assert_eq!(record(&draft, &earlier), Some(json!(earlier)));
+    draft.finished.record = Some(Vec::new());
+    assert_eq!(record(&draft, &earlier), Some(json!([])));
+}
+
+/// BOX-1, DB-12, TCFG-5: the payload has `actions` and `turnId` only where something is staged, in the shape of 08 section 4.
 #[test]
 fn a_payload_takes_staged_actions_along() {
     let mut draft = draft(None, None);

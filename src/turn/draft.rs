@@ -215,6 +215,37 @@ mod tests {
         assert_eq!(draft.outcome(true), Outcome::Deferred);
     }
 
+    /// 01/REP-8, RACE-6, DEC-19, DEC-35: what each decision is recorded as, in time and after a lost race.
+    #[test]
+    fn each_decision_has_its_outcome() {
+        let scripted = || Reply::scripted("Hello.");
+        let handoff = || Reply::handoff("A person will answer.", EscalationReason::OutOfScope);
+        let model = |reply: Reply, error: Option<&str>| {
+            let result = TurnResult { reply, error: error.map(str::to_owned), ..result("unused") };
+            Draft::of_copy(result.reply.clone(), Decision::Model(Box::new(result)))
+        };
+        let denial = Denial { reason: EscalationReason::ExplicitRequest, detail: "keyword".to_owned() };
+        let aborted = Decision::Aborted { bill: Box::default(), latency: Duration::ZERO };
+        for (draft, in_time, late) in [
+            (model(scripted(), None), "answered_inline", "deferred"),
+            (model(handoff(), None), "escalated_model", "deferred"),
+            (model(handoff(), Some("reply_missing")), "error", "error"),
+            (Draft::of_copy(handoff(), aborted), "error", "error"),
+            (Draft::of_copy(handoff(), Decision::Recovered), "error", "error"),
+            (Draft::of_copy(scripted(), Decision::Scripted), "answered_scripted", "answered_scripted"),
+            (Draft::of_copy(handoff(), Decision::Denied(denial)), "escalated_precheck", "escalated_precheck"),
+            (
+                Draft::of_copy(handoff(), Decision::UnreadableMedia),
+                "escalated_precheck",
+                "escalated_precheck",
+            ),
+            (Draft::of_copy(scripted(), Decision::UnreadableMedia), "media_fallback", "media_fallback"),
+        ] {
+            let outcomes = (draft.outcome(false).as_str(), draft.outcome(true).as_str());
+            assert_eq!(outcomes, (in_time, late), "{:?}", draft.decision);
+        }
+    }
+
     /// DEC-32, GUARD-4: what only the conversion spells is a leak all the same.
     #[test]
     fn a_leak_that_the_conversion_spells_is_handed_off() {

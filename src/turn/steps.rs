@@ -420,7 +420,7 @@ fn settle_request(
             text: draft.reply.text(),
             outcome: draft.outcome(deferred),
             bound: is_bound(context, opened),
-            actions: acts::record(draft),
+            actions: acts::record(draft, &opened.attempted),
             usage: usage_row(draft),
             at: context.clock.now(),
         },
