@@ -168,7 +168,7 @@ const ACTIONS: &str = "\
     A call normally only stages the action: it is carried out after your reply, and not at all when the conversation is \
     handed to a person. So never say that something was sent or done. Say what you are sending or doing.\n\
     The exception is a flow whose result says that it was sent: it has reached the customer before your reply. Do not \
-    repeat what it holds.\n\
+    repeat what it holds. One that asks a question needs no second one behind it: `closing_question` may then be null.\n\
     An earlier reply may end with a note of the server that begins with `[actions performed:`. Do not repeat actions it \
     names unless the customer asks for them, and never write such a note yourself.";
 
