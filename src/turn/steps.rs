@@ -351,16 +351,16 @@ pub async fn settle(
     }
 }
 
-/// Ends a turn that says nothing: no agent row, nothing owed (DEC-9).
+/// Ends a turn that says nothing: nothing owed, no agent row but for what a first run has sent (DEC-9, ARC-41).
 async fn hush(
     context: &TurnContext,
     request: &TurnRequest,
     opened: &OpenTurn,
     limit: Option<Duration>,
 ) -> SettleReport {
-    let conversation = opened.conversation;
+    let (conversation, now) = (opened.conversation, context.clock.now());
     let ending =
-        store_takeover::hush(&context.database, conversation, request.id, opened.fence, request.process);
+        store_takeover::hush(&context.database, conversation, request.id, opened.fence, request.process, now);
     match within(limit, ending).await {
         Ok(Hushed::Ended { others_wait }) => {
             if others_wait {
