@@ -7,7 +7,7 @@ use super::counters::COUNTERS;
 use super::limits::{MOST_ACTIONS, MOST_DROPPED};
 use super::reach::ActionNumber;
 use super::record::{Entry, Status};
-use super::sending::Sending;
+use super::sending::{Sending, Sent};
 use super::view::ContactView;
 use crate::domain::Stage;
 
@@ -45,7 +45,7 @@ pub(super) enum Taken {
 
 /// A send, and the items it carries.
 struct Dispatch {
-    numbers: Vec<ActionNumber>,
+    number: ActionNumber,
     sending: Sending,
 }
 
@@ -162,13 +162,13 @@ impl Ledger {
         self.sends.last().map(|send| send.sending.clone())
     }
 
-    pub(super) fn add_send(&mut self, numbers: Vec<ActionNumber>, sending: Sending) {
-        self.sends.push(Dispatch { numbers, sending });
+    pub(super) fn add_send(&mut self, number: ActionNumber, sending: Sending) {
+        self.sends.push(Dispatch { number, sending });
     }
 
     /// The send that carries an item; `None` when its outcome is known.
     pub(super) fn send_of(&self, number: ActionNumber) -> Option<Sending> {
-        self.sends.iter().find(|send| send.numbers.contains(&number)).map(|send| send.sending.clone())
+        self.sends.iter().find(|send| send.number == number).map(|send| send.sending.clone())
     }
 
     /// Every send whose outcome is not known.
@@ -184,18 +184,15 @@ impl Ledger {
                 self.sends.push(send);
                 continue;
             };
-            COUNTERS.took("send_flow", sent.took);
-            for (number, entries) in &sent.groups {
-                self.conclude(*number, entries.clone(), sent.returned);
-            }
+            self.conclude(send.number, &sent);
         }
     }
 
-    fn conclude(&mut self, number: ActionNumber, entries: Option<Vec<Entry>>, returned: Instant) {
+    fn conclude(&mut self, number: ActionNumber, sent: &Sent) {
         let Some(item) = self.items.iter_mut().find(|item| item.number == number) else { return };
         item.state = entries.map_or(State::Cancelled, State::Done);
         if item.was_accepted() && !item.plays.is_zero() {
-            self.plays_until = self.plays_until.max(Some(returned + item.plays));
+            self.plays_until = self.plays_until.max(Some(sent.returned + item.plays));
         }
     }
 

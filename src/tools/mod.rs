@@ -29,7 +29,7 @@ pub use counters::{COUNTERS, Count, Counters};
 pub use definitions::ToolDefinition;
 pub use finish::{Ending, Finished, StagedAction};
 pub use known::Known;
-pub use limits::{MOST_ACTIONS, MOST_READS, READ_LIMIT};
+pub use limits::{IN_FLIGHT_LIMIT, MOST_ACTIONS, MOST_READS, READ_LIMIT};
 pub use perform::{Performer, Progress, Stopped, TurnPlace};
 pub use reach::{ActionNumber, Reach, ReadFailure};
 pub use record::{Entry, OUTCOME_UNKNOWN, RecordError, Status, end_staged, resolve, staged_count};

@@ -103,6 +103,23 @@ async fn a_request_that_never_answers_is_unknown() {
 }
 
 /// WAIT-1: the longest of the accepted flows that play; refused ones and those without a time do not count.
+/// FLOW-3, FLOW-7: what has ended is on record as it ended, however long what came behind it takes.
+#[tokio::test(start_paused = true)]
+async fn the_outcome_of_a_write_does_not_wait_for_the_flow_behind_it() {
+    let world = World::new();
+    let _gate = world.hold("ns_pay_page");
+    let tools = turn(&world, Some(Stage::Offered));
+    let calls = vec![set("sale_stage", "prepared"), send("pay_page")];
+    let _ = tokio::time::timeout(Duration::from_secs(1), tools.call_all(calls)).await;
+    assert!(tools.is_sending());
+    let record = tools.finish(Ending::Aborted).await.record.unwrap();
+    assert_eq!(short(&record), ["set_field sale_stage=prepared performed", "send_flow pay_page failed"]);
+    assert!(record[1].error.as_deref().unwrap().starts_with(crate::tools::OUTCOME_UNKNOWN));
+    let idle = turn(&World::new(), None);
+    told(&idle, [send("studio_tour"), tagged("has_kiln")]).await;
+    assert!(!idle.is_sending(), "all of it is known");
+}
+
 #[tokio::test]
 async fn a_playing_flow_sets_a_moment() {
     let mut shop = plain_shop();

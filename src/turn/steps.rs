@@ -59,7 +59,7 @@ pub enum SettleReport {
 }
 
 /// How long a flight may take when no request waits for it any longer.
-const LATE_FLIGHT: Duration = Duration::from_secs(10);
+pub(super) const LATE_FLIGHT: Duration = Duration::from_secs(10);
 
 /// Open: lane, record, count, read, within `limit` (`None`: the request was answered already).
 pub async fn open(context: &TurnContext, request: &TurnRequest, limit: Option<Duration>) -> OpenReport {
@@ -263,7 +263,7 @@ async fn ask_model(
         }
     };
     if let Some(tools) = tools {
-        let limit = acts::wait_for_requests(context.settings.lane_time(), started.elapsed(), LATE_FLIGHT);
+        let limit = acts::wait_for_requests(context, request, opened, &tools, started.elapsed()).await;
         acts::finish(&tools, opened, &mut draft, limit).await;
     }
     draft
