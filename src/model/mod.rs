@@ -39,7 +39,7 @@ pub use port::{
     Opaque, Part, ToolCall, ToolCalls, ToolResult, Usage,
 };
 pub use pricing::Prices;
-pub use prompt::{HistoryTurn, Offering, SystemPrompt, catalog_block, state_lines};
+pub use prompt::{HistoryTurn, SystemPrompt, catalog_block, state_lines};
 pub use registry::{RegistryError, judge, resolve, resolve_with, takes_images};
 pub use reply::{Bounds, Faults, MAX_MESSAGE_UNITS, MAX_MESSAGES, MAX_MODEL_MESSAGES, Reply};
 pub use report::{ModelReport, ModelsReport};

@@ -11,7 +11,7 @@ use std::{fmt, iter};
 
 pub use catalog::{PAYMENT_OPTIONS, block as catalog_block};
 pub use messages::{HistoryTurn, messages};
-pub use state::{Offering, state_lines};
+pub use state::state_lines;
 pub use step_note::{NoteEnd, step_note, tool_result};
 
 use super::fence;

@@ -14,18 +14,19 @@ use super::request::{Run, TurnRequest};
 use super::steps::LATE_FLIGHT;
 use crate::config::{CARRIES_OUT_FOLLOW_UPS, SENDS_OPENING, Tenant, Tools};
 use crate::domain::Binding;
-use crate::model::{self, Cause, Offering};
+use crate::funnel::Standing;
+use crate::model::{self, Cause};
 use crate::store::acted::{Acted, ActedTurn};
-use crate::store::open::OpenTurn;
 use crate::store::lanes;
+use crate::store::open::OpenTurn;
 use crate::store::settle::Summary;
 use crate::tools::{Ending, FlowMode, IN_FLIGHT_LIMIT, Known, Offer, Performer, TurnPlace, TurnTools};
 
 /// How much of the lane's time may have passed between Open and the model's call.
 const BEFORE_THE_MODEL: Duration = Duration::from_secs(3);
-/// After how long an entry that is still staged, and that nothing holds any more, has no outcome to come: no delivery is tried
 /// How long holding the lane may take.
 const HOLD_LIMIT: Duration = Duration::from_secs(2);
+/// After how long an entry that is still staged, and that nothing holds any more, has no outcome to come: no delivery is tried
 /// for longer (BOX-10).
 const NEVER_RESOLVED: SignedDuration = SignedDuration::from_hours(48);
 
@@ -150,9 +151,10 @@ fn has_staged(actions: &Value) -> bool {
 /// What the model is told of the contact's place in the sale (STATE-1 to STATE-4).
 pub(super) fn state_lines(request: &TurnRequest, opened: &OpenTurn) -> Vec<String> {
     let Some(tools) = request.snapshot.tenant.tools.as_ref() else { return Vec::new() };
-    let now = offering(request, tools, opened);
-    let offering = Offering { now: now.as_deref(), before: opened.offering.as_deref() };
-    model::state_lines(Some(tools), &known(tools, opened.acted.as_ref()), offering)
+    let (known, now) = (known(tools, opened.acted.as_ref()), offering(request, tools, opened));
+    let standing = Standing::at_start(tools, known.stage, known.intent, now.as_deref());
+    let before = opened.offering_before.as_deref().filter(|before| is_known(tools, before));
+    model::state_lines(Some(tools), &standing, before)
 }
 
 /// Ends the tools with the decided reply: what may follow it, what goes on record (08 section 8, FLOW-7).
