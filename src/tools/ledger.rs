@@ -43,7 +43,7 @@ pub(super) enum Taken {
     Full,
 }
 
-/// A send, and the items it carries.
+/// A send, and the item it carries.
 struct Dispatch {
     number: ActionNumber,
     sending: Sending,
@@ -93,7 +93,7 @@ impl Ledger {
 
     /// Takes on an action for after the reply.
     pub(super) fn stage(&mut self, action: Action) -> Taken {
-        if self.items.iter().any(|item| item.stands() && item.action.repeats(&action)) {
+        if self.last_standing(&action).is_some_and(|known| known.repeats(&action)) {
             return Taken::Repeat;
         }
         if self.is_full() {
@@ -102,6 +102,13 @@ impl Ledger {
         }
         self.push(action, State::Staged, Duration::ZERO);
         Taken::New
+    }
+
+    /// The last action on the same thing that waits, is under way or was accepted: what stands there when all of them are
+    /// done (FLD-4).
+    fn last_standing(&self, action: &Action) -> Option<&Action> {
+        let standing = self.items.iter().rev().filter(|item| item.stands());
+        standing.map(|item| &item.action).find(|known| known.target() == action.target())
     }
 
     /// Gives a flow its slot before its request begins (STAGE-5). The caller has seen that there is one.
@@ -190,7 +197,10 @@ impl Ledger {
 
     fn conclude(&mut self, number: ActionNumber, sent: &Sent) {
         let Some(item) = self.items.iter_mut().find(|item| item.number == number) else { return };
-        item.state = entries.map_or(State::Cancelled, State::Done);
+        item.state = sent.entries.clone().map_or(State::Cancelled, State::Done);
+        if sent.entries.is_some() {
+            COUNTERS.took(item.action.tool(), sent.took);
+        }
         if item.was_accepted() && !item.plays.is_zero() {
             self.plays_until = self.plays_until.max(Some(sent.returned + item.plays));
         }
