@@ -26,7 +26,7 @@ mod test_support;
 
 pub use action::{Action, FlowOrigin};
 pub use counters::{COUNTERS, Count, Counters};
-pub use definitions::ToolDefinition;
+pub use definitions::{SENTENCES as DEFINITION_SENTENCES, ToolDefinition};
 pub use finish::{Ending, Finished, StagedAction};
 pub use known::Known;
 pub use limits::{IN_FLIGHT_LIMIT, MOST_ACTIONS, MOST_READS, READ_LIMIT};
