@@ -95,6 +95,12 @@ pub fn echoes(text: &str) -> bool {
 fn handoff(rules: &Rules, interventions: Vec<String>, cause: Cause) -> Checked {
     Checked { reply: low_confidence(rules), interventions, cause: Some(cause) }
 }
+/// The text without such lines; `None` when nothing is left, the text itself when it has none (GUARD-2, GUARD-3).
+#[must_use]
+pub fn without_echoes(text: String) -> Option<String> {
+    echo::strip(text)
+}
+
 
 fn low_confidence(rules: &Rules) -> Reply {
     Reply::handoff(&rules.messages.escalation, EscalationReason::LowConfidence)

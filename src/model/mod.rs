@@ -30,7 +30,7 @@ mod typical;
 pub use amounts::ungrounded_amounts;
 pub use fence::FencedText;
 pub use grounding::Figures;
-pub use guardrails::{Cause, Checked, check, echoes, ends_with_question};
+pub use guardrails::{Cause, Checked, check, echoes, ends_with_question, without_echoes};
 pub use leak::{LeakCheck, leaks};
 pub use meter::Meter;
 pub use mock::{MockJudge, MockModel, MockMood, MockSwitch};
