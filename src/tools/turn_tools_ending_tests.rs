@@ -2,6 +2,7 @@
 
 use futures_util::FutureExt;
 
+use super::super::super::test_support::Kept;
 use super::*;
 
 /// NOTE-2, NOTE-5, NOTE-6, acceptance 25: cleaned before it is staged; the record has the length only.
@@ -102,7 +103,6 @@ async fn a_request_that_never_answers_is_unknown() {
     assert!(record[0].error.as_deref().unwrap().starts_with(crate::tools::OUTCOME_UNKNOWN));
 }
 
-/// WAIT-1: the longest of the accepted flows that play; refused ones and those without a time do not count.
 /// FLOW-3, FLOW-7: what has ended is on record as it ended, however long what came behind it takes.
 #[tokio::test(start_paused = true)]
 async fn the_outcome_of_a_write_does_not_wait_for_the_flow_behind_it() {
@@ -120,6 +120,7 @@ async fn the_outcome_of_a_write_does_not_wait_for_the_flow_behind_it() {
     assert!(!idle.is_sending(), "all of it is known");
 }
 
+/// WAIT-1: the longest of the accepted flows that play; refused ones and those without a time do not count.
 #[tokio::test]
 async fn a_playing_flow_sets_a_moment() {
     let mut shop = plain_shop();
@@ -202,7 +203,7 @@ async fn log_lines_hold_ids_and_counts_only() {
     let _guard = tracing::subscriber::set_default(subscriber);
     tracing::callsite::rebuild_interest_cache();
     speak_of_a_failed_read().await;
-    let written = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
+    let written = kept.written();
     let lines: Vec<Value> = written.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.len(), 1, "{written}");
     assert_eq!(
@@ -220,18 +221,4 @@ async fn speak_of_a_failed_read() {
     told(&tools, [noted("goal", "sails to zanzibar"), call("get_contact", json!({})), tagged("has_kiln")])
         .await;
     tools.finish(Ending::Failed).await;
-}
-
-#[derive(Clone, Default)]
-struct Kept(Arc<std::sync::Mutex<Vec<u8>>>);
-
-impl std::io::Write for Kept {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
 }
