@@ -97,7 +97,10 @@ impl Ledger {
             return Taken::Repeat;
         }
         if self.is_full() {
-            self.drop_one(action);
+            // One that stands already, though not as the last word, is refused and not recorded once more (STAGE-4).
+            if !self.items.iter().any(|item| item.stands() && item.action.repeats(&action)) {
+                self.drop_one(action);
+            }
             return Taken::Full;
         }
         self.push(action, State::Staged, Duration::ZERO);

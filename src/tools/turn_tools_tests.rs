@@ -145,8 +145,9 @@ async fn eight_actions_and_no_more() {
         noted("goal", "Too many"),
         noted("goal", "Too much"),
         set("day_choice", "saturday"),
+        noted("goal", "Note 3."),
     ];
-    assert_eq!(told(&tools, more).await, [no.clone(), no.clone(), no.clone(), no]);
+    assert_eq!(told(&tools, more).await, [no.clone(), no.clone(), no.clone(), no.clone(), no]);
     let record = recorded(&tools).await;
     assert_eq!(record.len(), 8 + 3);
     assert_eq!(record[7], "set_field day_choice=weekday staged");
