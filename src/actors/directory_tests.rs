@@ -137,6 +137,7 @@ fn opened(taken: usize, beside: bool) -> OpenTurn {
         token_row: None,
         history: Vec::new(),
         offering: None,
+        offering_before: None,
         acted: None,
         attempted: Vec::new(),
     }

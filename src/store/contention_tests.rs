@@ -85,7 +85,14 @@ async fn a_silent_end_sees_who_came_while_it_waited() {
     let fixture = Fixture::new().await;
     let (turn, opened) = fixture.opened().await;
     let holder = holder(&fixture).await;
-    let hushing = takeover::hush(&fixture.database, opened.conversation, turn, opened.fence, fixture.process);
+    let hushing = takeover::hush(
+        &fixture.database,
+        opened.conversation,
+        turn,
+        opened.fence,
+        fixture.process,
+        Timestamp::now(),
+    );
     let (hushed, ()) = tokio::join!(hushing, async {
         fixture.until_somebody_waits().await;
         holder.batch_execute(QUEUE_AND_COMMIT).await.unwrap();

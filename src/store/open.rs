@@ -139,8 +139,11 @@ pub struct OpenTurn {
     pub token_row: Option<Uuid>,
     /// Earlier turns, oldest first; empty when the turn may not read them.
     pub history: Vec<HistoryRow>,
-    /// The contact's stored offering (FN-OFF-4).
+    /// The contact's stored offering, the request's included (FN-OFF-4).
     pub offering: Option<String>,
+    /// What was stored before the request of this turn (FN-OFF-7). In a second run the two are the same: nobody knows any more
+    /// what the first has found.
+    pub offering_before: Option<String>,
     /// What earlier turns have done; `None` when it was not asked for.
     pub acted: Option<Acted>,
     /// What a first run of this turn has attempted, as entries of the record; empty in a first run (ARC-46).
@@ -395,6 +398,7 @@ fn started(lane_row: &Row, recorded: &Row, read: &Row) -> Result<OpenTurn, Store
         token_row: recorded.try_get("token_row")?,
         history,
         offering: read.try_get("offering")?,
+        offering_before: recorded.try_get("offering_before")?,
         acted: acted_of(read)?,
         attempted: Vec::new(),
     })

@@ -16,7 +16,7 @@ pub struct ActingTurn {
     pub turn: TurnId,
     /// Whose they are.
     pub process: ProcessId,
-    client: Client,
+    pub(super) client: Client,
     _server: TestDatabase,
 }
 

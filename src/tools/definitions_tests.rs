@@ -150,6 +150,41 @@ fn schemas_are_closed_objects() {
     }
 }
 
+/// 08 section 3.4, TSET-1: the note's words are all there whether or not the turn may read, so that all turns share them.
+#[test]
+fn a_note_is_described_alike_on_every_turn() {
+    let bound = tool_of(at_call(shop(), Known::default()), "write_note");
+    let unbound = Offer { may_read: false, ..at_call(shop(), Known::default()) };
+    assert_eq!(tool_of(unbound, "write_note"), bound);
+    assert!(bound.description.contains("read the contact first"));
+}
+
+/// GUARD-4, 01 section 17: every sentence that is kept secret is one that a model is shown.
+#[test]
+fn the_secret_sentences_are_those_that_are_shown() {
+    let mut brochures = shop();
+    brochures.flows.truncate(2);
+    let gone = Offer {
+        offering: Some("wheel".to_owned()),
+        ..at_call(brochures.clone(), sent(&[("wheel_brochure", 0)]))
+    };
+    let offers = [
+        at_call(shop(), Known::default()),
+        offer(shop(), Known::default(), FlowMode::Staged),
+        at_call(brochures, Known::default()),
+        gone,
+    ];
+    let shown: String = offers
+        .into_iter()
+        .flat_map(|offer| shown(offer).to_vec())
+        .map(|tool| format!("{} {} {}\n", tool.name, tool.description, tool.parameters))
+        .collect();
+    let (names, sentences) = SENTENCES.split_last().unwrap();
+    for part in sentences.iter().copied().chain(names.split(' ')) {
+        assert!(shown.contains(part), "{part}");
+    }
+}
+
 /// FN-OFF-14, FN-TIED-10: the description lists what is acceptable as the turn starts, and says why there is nothing.
 #[test]
 fn the_flows_of_the_offering_are_described() {

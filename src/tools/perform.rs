@@ -99,7 +99,7 @@ impl Performer {
             let number = i32::try_from(index).unwrap_or(i32::MAX / PER_ACTION);
             let group = match serde_json::from_value::<Action>(value.clone()) {
                 Ok(action) => self.staged(&place, open, number, &action, progress).await?,
-                Err(_) => vec![unreadable(value)],
+                Err(_) => vec![reported(&place, unreadable(value))],
             };
             progress.groups.push(group);
         }
@@ -128,7 +128,7 @@ impl Performer {
                 break;
             }
             if open.outrun {
-                entries.push(failed(action, ENDED_FIRST));
+                entries.push(reported(place, failed(action, ENDED_FIRST)));
                 break;
             }
             let number = number * PER_ACTION + depth;
@@ -194,7 +194,7 @@ impl Performer {
         };
         match begun {
             Some(Ok(Begun::Yes)) => self.finished(place, attempt, action, result).await,
-            Some(Ok(begun)) => not_begun(begun, action),
+            Some(Ok(begun)) => not_begun(place, begun, action),
             Some(Err(error)) => {
                 let entry = failed(action, "not attempted: the database did not answer");
                 tracing::warn!(conversation = %place.conversation, err = %error, "attempt of an action not recorded");
@@ -308,21 +308,21 @@ fn stages_above(action: &Action) -> Option<Vec<&'static str>> {
     Some(Stage::ALL.iter().filter(|later| **later > stage).map(|later| later.as_str()).collect())
 }
 
-/// Why the request was not made.
-fn not_begun(begun: Begun, action: &Action) -> Tried {
+/// Why the request was not made. What fails for good without one is told as what fails with one; of what has stopped the
+/// caller knows whether it is tried again.
+fn not_begun(place: &Place, begun: Begun, action: &Action) -> Tried {
     let stopped = |why, error| Tried::Stopped(why, failed(action, error));
+    let ended = |error| Tried::Entry(reported(place, failed(action, error)));
     match begun {
         Begun::OpeningTaken => Tried::Nothing,
         Begun::Superseded => stopped(Stopped::Superseded, "not attempted: the turn was superseded"),
         Begun::Behind | Begun::Busy => {
             stopped(Stopped::Behind, "not attempted: an earlier write is under way")
         }
-        Begun::Outrun => Tried::Entry(failed(action, "a later turn went further")),
-        Begun::EndedFirst => Tried::Entry(failed(action, ENDED_FIRST)),
-        Begun::Taken => Tried::Entry(failed(action, "not attempted: another turn sends it")),
-        Begun::Before | Begun::Yes => {
-            Tried::Entry(failed(action, "outcome unknown: it was attempted before"))
-        }
+        Begun::Outrun => ended("a later turn went further"),
+        Begun::EndedFirst => ended(ENDED_FIRST),
+        Begun::Taken => ended("not attempted: another turn sends it"),
+        Begun::Before | Begun::Yes => ended("outcome unknown: it was attempted before"),
     }
 }
 
@@ -399,6 +399,11 @@ fn unreadable(value: &Value) -> Entry {
         origin: None,
         contact_asked: false,
     }
+}
+
+fn reported(place: &Place, entry: Entry) -> Entry {
+    report(place, &entry);
+    entry
 }
 
 /// The lines about an attempt (08 section 14).

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::super::contact_reach::TurnPlace;
 use super::super::reach::{ActionNumber, Reach};
+use super::super::test_support::Kept;
 use super::*;
 use crate::domain::Redacted;
 use crate::manychat::{Answer, Letter, LostBy, ManyChatError, Said, Unstarted};
@@ -268,9 +269,23 @@ async fn what_was_outrun_is_not_performed() {
     let mut open = bench.open(json!([{ "tool": "add_tag", "id": "a", "tag": "tag-a" }]));
     open.outrun = true;
     let mut progress = Progress::default();
+    // The line is known before anybody listens: another test's thread that met it first would have it left out here.
+    bench.performer.perform(&open, &mut Progress::default()).await.unwrap();
+    let kept = Kept::default();
+    let subscriber =
+        crate::telemetry::subscriber(crate::telemetry::LogLevel::Trace, &[], kept.clone()).unwrap();
+    let listening = tracing::subscriber::set_default(subscriber);
+    tracing::callsite::rebuild_interest_cache();
     bench.performer.perform(&open, &mut progress).await.unwrap();
+    drop(listening);
     assert_eq!(progress.groups[0][0].error.as_deref(), Some("process ended first"));
     assert!(bench.made().is_empty());
+    let written = kept.written();
+    let line = written.lines().find(|line| line.contains("action failed"));
+    let line: Value = serde_json::from_str(line.unwrap_or_else(|| panic!("{written}"))).unwrap();
+    let told = (&line["msg"], &line["tool"], &line["id"], &line["error"]);
+    let expected = (&json!("action failed"), &json!("add_tag"), &json!("a"), &json!("process ended first"));
+    assert_eq!(told, expected, "08 section 14: what fails without a request is told as well");
 }
 
 /// ARC-45: actions that are somebody else's are left alone, at the point where that shows.

@@ -2,6 +2,7 @@
 
 use futures_util::FutureExt;
 
+use super::super::super::test_support::Kept;
 use super::*;
 
 /// NOTE-2, NOTE-5, NOTE-6, acceptance 25: cleaned before it is staged; the record has the length only.
@@ -100,6 +101,23 @@ async fn a_request_that_never_answers_is_unknown() {
     let record = tools.finish(Ending::Aborted).await.record.unwrap();
     assert_eq!(record[0].status, Status::Failed);
     assert!(record[0].error.as_deref().unwrap().starts_with(crate::tools::OUTCOME_UNKNOWN));
+}
+
+/// FLOW-3, FLOW-7: what has ended is on record as it ended, however long what came behind it takes.
+#[tokio::test(start_paused = true)]
+async fn the_outcome_of_a_write_does_not_wait_for_the_flow_behind_it() {
+    let world = World::new();
+    let _gate = world.hold("ns_pay_page");
+    let tools = turn(&world, Some(Stage::Offered));
+    let calls = vec![set("sale_stage", "prepared"), send("pay_page")];
+    let _ = tokio::time::timeout(Duration::from_secs(1), tools.call_all(calls)).await;
+    assert!(tools.is_sending());
+    let record = tools.finish(Ending::Aborted).await.record.unwrap();
+    assert_eq!(short(&record), ["set_field sale_stage=prepared performed", "send_flow pay_page failed"]);
+    assert!(record[1].error.as_deref().unwrap().starts_with(crate::tools::OUTCOME_UNKNOWN));
+    let idle = turn(&World::new(), None);
+    told(&idle, [send("studio_tour"), tagged("has_kiln")]).await;
+    assert!(!idle.is_sending(), "all of it is known");
 }
 
 /// WAIT-1: the longest of the accepted flows that play; refused ones and those without a time do not count.
@@ -204,7 +222,7 @@ async fn log_lines_hold_ids_and_counts_only() {
     let _guard = tracing::subscriber::set_default(subscriber);
     tracing::callsite::rebuild_interest_cache();
     speak_of_a_failed_read().await;
-    let written = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
+    let written = kept.written();
     let lines: Vec<Value> = written.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.len(), 1, "{written}");
     assert_eq!(
@@ -222,18 +240,4 @@ async fn speak_of_a_failed_read() {
     told(&tools, [noted("goal", "sails to zanzibar"), call("get_contact", json!({})), tagged("has_kiln")])
         .await;
     tools.finish(Ending::Failed).await;
-}
-
-#[derive(Clone, Default)]
-struct Kept(Arc<std::sync::Mutex<Vec<u8>>>);
-
-impl std::io::Write for Kept {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
 }

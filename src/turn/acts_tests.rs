@@ -89,11 +89,11 @@ fn a_summary_passes_what_can_never_be_done() {
     assert_eq!(upto(false, Timestamp::from_second(1000 + 47 * 3600).unwrap()), None, "too early to say");
 }
 
-/// ARC-45, FLOW-7: a turn waits for its own requests as long as its lane allows, and leaves Settle its time.
+/// ARC-45, FLOW-7: where the lane cannot be held for longer, a turn waits as long as it allows and leaves Settle its time.
 #[test]
 fn a_turn_waits_no_longer_than_its_lane() {
     let seconds = Time::from_secs;
-    let wait = |spent| wait_for_requests(seconds(53), seconds(spent), seconds(10));
+    let wait = |spent| left_of_lane(seconds(53), seconds(spent));
     assert_eq!((wait(30), wait(2), wait(50)), (seconds(10), seconds(38), seconds(0)));
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::channel::{self, MarkStyle};
 use crate::domain::{EscalationReason, Outcome};
-use crate::model::{Bill, Cause, Figures, LeakCheck, Reply, TurnResult};
+use crate::model::{self, Bill, Cause, Figures, LeakCheck, Reply, TurnResult};
 use crate::store::settle::CheckRow;
 use crate::tools::Finished;
 
@@ -98,18 +98,23 @@ impl Draft {
         Self::of_copy(reply, Decision::Hushed)
     }
 
-    /// What the model came to. Its text is converted to the channel's marks and then looked through for leaks once
-    /// more: marks taken out of a word can spell what stood in no raw text (DEC-32).
+    /// What the model came to. Its text is converted to the channel's marks and then looked through for echo lines and leaks
+    /// once more: marks taken out of a word can spell what stood in no raw text (DEC-32, GUARD-2, 08/HIST-4).
     #[must_use]
     pub fn of_model(mut result: TurnResult, marks: MarkStyle, escalation: &str, leaks: &LeakCheck) -> Self {
         if !is_model_text(&result) {
             return Self::of_copy(result.reply.clone(), Decision::Model(Box::new(result)));
         }
-        let texts: Vec<String> =
+        let converted: Vec<String> =
             result.reply.messages.iter().map(|text| channel::convert(text, marks)).collect();
-        if leaks.finds(texts.iter().map(String::as_str)) {
+        note_echoes(&converted, &mut result.interventions);
+        let texts: Vec<String> = converted.into_iter().filter_map(model::without_echoes).collect();
+        let leaks = leaks.finds(texts.iter().map(String::as_str));
+        if leaks || texts.is_empty() {
+            if leaks {
+                result.interventions = vec!["prompt_leak_detected".to_owned()];
+            }
             result.reply = Reply::handoff(escalation, EscalationReason::LowConfidence);
-            result.interventions = vec!["prompt_leak_detected".to_owned()];
             result.cause = Some(Cause::Leak);
             return Self::of_copy(result.reply.clone(), Decision::Model(Box::new(result)));
         }
@@ -147,6 +152,15 @@ impl Draft {
             }
             _ => self.reply.escalate.then(|| row(None, Vec::new(), None)),
         }
+    }
+}
+
+/// GUARD-2: told once, whether the raw text or the converted one has the lines.
+fn note_echoes(texts: &[String], interventions: &mut Vec<String>) {
+    const STRIPPED: &str = "field_echo_stripped";
+    let told = interventions.iter().any(|name| name == STRIPPED);
+    if !told && texts.iter().any(|text| model::echoes(text)) {
+        interventions.push(STRIPPED.to_owned());
     }
 }
 
@@ -260,6 +274,32 @@ mod tests {
             assert_eq!(draft.escalation(), Some(EscalationReason::LowConfidence));
             assert_eq!(draft.outcome(false), Outcome::EscalatedModel);
         }
+    }
+
+    /// DEC-32, GUARD-2, 08/HIST-4: a line that only the conversion makes an echo is taken out; the rest is kept, and history
+    /// keeps the raw text.
+    #[test]
+    fn an_echo_that_the_conversion_makes_is_taken_out() {
+        let cases = [
+            "It starts at nine.\nescalation\\_reason: null\nclosing\\_question: null",
+            "It starts at nine.\n\n# escalate: false",
+            "It starts at nine.\n\n\\[actions performed: send_flow x\\]",
+        ];
+        let styles = [MarkStyle::Whatsapp, MarkStyle::Plain];
+        for (text, marks) in cases.iter().flat_map(|text| styles.map(|marks| (*text, marks))) {
+            let draft = Draft::of_model(result(text), marks, "A person will answer.", &LeakCheck::default());
+            assert_eq!(draft.texts, ["It starts at nine."], "{text} {marks:?}");
+            assert_eq!(draft.reply.text(), text);
+            assert_eq!(draft.checks().unwrap().interventions, ["field_echo_stripped"]);
+        }
+        let nothing = Draft::of_model(
+            result("escalation\\_reason: null"),
+            MarkStyle::Plain,
+            "A person will answer.",
+            &LeakCheck::default(),
+        );
+        assert_eq!(nothing.texts, ["A person will answer."]);
+        assert_eq!(nothing.checks().unwrap().cause, Some("leak"));
     }
 
     /// 01 section 17: what is kept of a turn: names and numbers, no value behind a colon, the model's own certainty.

@@ -261,7 +261,7 @@ async fn ask_model(
         }
     };
     if let Some(tools) = tools {
-        let limit = acts::wait_for_requests(context.settings.lane_time(), started.elapsed(), LATE_FLIGHT);
+        let limit = acts::wait_for_requests(context, request, opened, &tools, started.elapsed()).await;
         acts::finish(&tools, opened, &mut draft, limit).await;
     }
     draft
@@ -349,16 +349,16 @@ pub async fn settle(
     }
 }
 
-/// Ends a turn that says nothing: no agent row, nothing owed (DEC-9).
+/// Ends a turn that says nothing: nothing owed, no agent row but for what a first run has sent (DEC-9, ARC-41).
 async fn hush(
     context: &TurnContext,
     request: &TurnRequest,
     opened: &OpenTurn,
     limit: Option<Duration>,
 ) -> SettleReport {
-    let conversation = opened.conversation;
+    let (conversation, now) = (opened.conversation, context.clock.now());
     let database = patient(&context.database, limit);
-    let ending = store_takeover::hush(&database, conversation, request.id, opened.fence, request.process);
+    let ending = store_takeover::hush(&database, conversation, request.id, opened.fence, request.process, now);
     match within(limit, ending).await {
         Ok(Hushed::Ended { others_wait }) => {
             if others_wait {

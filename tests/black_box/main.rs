@@ -11,6 +11,7 @@ mod stub_manychat;
 mod stub_model;
 mod stub_providers;
 
+mod acts;
 mod answers;
 mod attacks;
 mod bad_input;

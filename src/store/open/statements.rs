@@ -55,7 +55,7 @@ pub(in crate::store) const RECORD: &str = concat!(
          $19::text is not null
            and (c.token_hash is null
              or coalesce(c.token_issued_at, c.rs_reissued_at, '-infinity') <= $8::timestamptz - interval '1 hour') as due,
-         c.token_hash is not null and c.token_issued_at is null as given_up
+         c.token_hash is not null and c.token_issued_at is null as given_up, c.offering
        from conversations c where c.tenant_id = $1 and c.subscriber_id = $2),
      ended as (
        select 1 from rs_handoffs h where h.id = $5 union all select 1 from outbox x where x.id = $5),
@@ -138,6 +138,7 @@ pub(in crate::store) const RECORD: &str = concat!(
        update rs_lanes l set turn_id = null, process_id = null, expires_at = null
        from judged j where l.conversation_id = j.id and l.turn_id = $5 and not exists (select 1 from go))
      select exists (select 1 from go) as started, (select binding from judged) as binding,
+            (select offering from judged) as offering_before,
             (select turn_count from changed where bound) as turn_count, (select count from rated) as hourly_count,
             (select count(*) from taken)::integer as taken, (select id from token_row) as token_row,
             (select turn_id from owed_first where not exists (select 1 from go)) as owed_first,
