@@ -10,6 +10,7 @@ use crate::domain::ContactText;
 use crate::manychat::{Class, ManyChatError};
 use crate::store::StoreError;
 use crate::store::outbox::{self, Claim, Held};
+use crate::telemetry::Seldom;
 use crate::telemetry::crash_points::{self, Point};
 
 /// Longest pause before another attempt (BOX-13).
@@ -105,7 +106,12 @@ async fn until_written<T, F: Future<Output = Result<T, StoreError>>>(write: impl
     for _ in 0..RECORD_TRIES {
         match write().await {
             Ok(written) => return Some(written),
-            Err(error) => tracing::warn!(err = %error, "delivery not recorded yet"),
+            Err(error) => {
+                static TOLD: Seldom = Seldom::new();
+                if TOLD.now() {
+                    tracing::warn!(err = %error, "delivery not recorded yet");
+                }
+            }
         }
         tokio::time::sleep(RECORD_PAUSE).await;
     }
