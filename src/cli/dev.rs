@@ -24,8 +24,9 @@ pub(super) fn run() -> anyhow::Result<ExitCode> {
 }
 
 fn load() -> anyhow::Result<Loaded> {
-    refuse_production(&config::process_environment()?.variables)?;
-    for report in demo::write_missing(Path::new("."))? {
+    let given = config::process_environment()?;
+    refuse_production(&given.variables)?;
+    for report in demo::write_missing(Path::new("."), &demo::config_dir(&given))? {
         println!("{report}");
     }
     // Once more: a `.env` may have been written just now.
@@ -50,9 +51,17 @@ fn page(settings: &Settings) -> String {
     format!("http://127.0.0.1:{}{}", settings.port, playground::PATH)
 }
 
+/// The port of a command that is told nothing.
+const USUAL_PORT: u16 = 3000;
+
 /// How to reach the service. The secret stays in `.env`: no command prints one (CLI-9), so the line reads it there.
 fn welcome(settings: &Settings) -> String {
     let page = page(settings);
+    // Another terminal may not have this one's PORT.
+    let elsewhere = match settings.port {
+        USUAL_PORT => String::new(),
+        port => format!(" --url http://127.0.0.1:{port}"),
+    };
     let address = format!("http://127.0.0.1:{}{MESSAGE_PATH}", settings.port);
     let model = settings.model.agent.as_string();
     let switch = match settings.model.agent.provider {
@@ -83,7 +92,7 @@ fn welcome(settings: &Settings) -> String {
               -H \"Authorization: Bearer $(sed -n 's/^MANYCHAT_SHARED_SECRET=//p' .env)\" \\
               -H 'Content-Type: application/json' \\
               -d '{{\"subscriber_id\": \"1001\", \"text\": \"How much is the foundation course?\"}}'
-  or        agent simulate \"How much is the foundation course?\"
+  or        agent simulate{elsewhere} \"How much is the foundation course?\"
   Model     {model}, {switch}
   ManyChat  {manychat}
   Tools     {tools}
