@@ -19,7 +19,7 @@ const WHERE: [&str; 2] = ["NODE_ENV", "AGENT_ENV"];
 pub(super) fn run() -> anyhow::Result<ExitCode> {
     serve::run_with(load, |settings| {
         println!("{}", welcome(settings));
-        open_browser(&page(settings));
+        open_browser(&playground::address(settings));
     })
 }
 
@@ -47,16 +47,13 @@ fn refuse_production(variables: &BTreeMap<String, String>) -> anyhow::Result<()>
     Ok(())
 }
 
-fn page(settings: &Settings) -> String {
-    format!("http://127.0.0.1:{}{}", settings.port, playground::PATH)
-}
-
 /// The port of a command that is told nothing.
 const USUAL_PORT: u16 = 3000;
 
-/// How to reach the service. The secret stays in `.env`: no command prints one (CLI-9), so the line reads it there.
+/// How to reach the service. The secret stays in `.env`: no command prints one (CLI-9), so the line reads it there. The
+/// playground's key is in its address, because this terminal is where its user reads it (DEC-16).
 fn welcome(settings: &Settings) -> String {
-    let page = page(settings);
+    let page = playground::address(settings);
     // Another terminal may not have this one's PORT.
     let elsewhere = match settings.port {
         USUAL_PORT => String::new(),
