@@ -14,6 +14,7 @@ use super::supervised::Restarts;
 use crate::domain::ConversationId;
 use crate::store::StoreError;
 use crate::store::owed::{self, Resolution, Resolved};
+use crate::telemetry::Seldom;
 use crate::telemetry::crash_points::{self, Sabotage};
 use crate::turn::{self, TurnContext, TurnRequest};
 
@@ -205,12 +206,20 @@ impl Resolver {
             match tokio::time::timeout(LIMIT, ending).await.unwrap_or(Err(StoreError::InDoubt)) {
                 Ok(conversation) => return self.handed_off(case, conversation),
                 Err(error) => {
-                    let conversation = case.failure.conversation.map(tracing::field::display);
-                    tracing::error!(turn = %case.request.id, conversation, err = %error, waiting = self.open(),
-                        "waiting turn handoff not queued");
+                    self.report_retry(case, &error);
                     wait(&mut pause, &error, place).await;
                 }
             }
+        }
+    }
+
+    /// One line for all that wait: while the database is away, every one of them tries again and again.
+    fn report_retry(&self, case: &Case<'_>, error: &StoreError) {
+        static TOLD: Seldom = Seldom::new();
+        if TOLD.now() {
+            let conversation = case.failure.conversation.map(tracing::field::display);
+            tracing::error!(turn = %case.request.id, conversation, err = %error, waiting = self.open(),
+                "waiting turn handoff not queued");
         }
     }
 

@@ -67,6 +67,7 @@ use std::time::Duration;
 
 use clap::error::{ContextKind, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use uuid::Uuid;
 
 use crate::domain::{visible, visible_lines};
 use crate::telemetry;
@@ -80,6 +81,11 @@ const LAST_LINES: Duration = Duration::from_secs(2);
 fn put(out: &mut impl Write, words: fmt::Arguments<'_>) {
     let words = words.to_string();
     let _ = out.write_all(visible_lines(&words).as_bytes()).and_then(|()| out.flush());
+}
+
+/// An id on the command line.
+fn id(text: &str) -> Result<Uuid, &'static str> {
+    text.parse().map_err(|_| "an id is wanted as the lists and the log print it, a UUID such as 7d3f0a52-6f0e-4f5e-9a55-0c2b8f1d9e61")
 }
 
 /// The command line.
@@ -244,6 +250,7 @@ fn parse(words: &[OsString]) -> Result<Arguments, ExitCode> {
         eprint!("{usage}");
         return Err(ExitCode::from(WRONG_USE));
     }
+    let words = asked_for_help(words);
     let matches = Arguments::command().override_help(usage.clone()).try_get_matches_from(words);
     matches.and_then(|matches| Arguments::from_arg_matches(&matches)).map_err(|error| match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
@@ -261,6 +268,17 @@ fn parse(words: &[OsString]) -> Result<Arguments, ExitCode> {
             ExitCode::from(WRONG_USE)
         }
     })
+}
+
+/// `agent help …` is `agent … --help`, as other programs have it.
+fn asked_for_help(words: &[OsString]) -> Vec<OsString> {
+    match words {
+        [program, help, command @ ..] if help == "help" => {
+            let asked = std::iter::once(program).chain(command).cloned();
+            asked.chain([OsString::from("--help")]).collect()
+        }
+        _ => words.to_vec(),
+    }
 }
 
 fn dispatch(command: Command) -> anyhow::Result<ExitCode> {

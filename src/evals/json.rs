@@ -144,6 +144,9 @@ pub struct GroupReport {
     pub agreed: usize,
     /// Whether it graded in this run.
     pub calibrated: bool,
+    /// The label that no item of the group has: without it nothing calibrates the group (JUDGE-23).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missing_label: Option<String>,
 }
 
 impl Report {
@@ -241,6 +244,7 @@ impl JudgeReport {
             items: found.items(),
             agreed: found.agreed,
             calibrated: judge.trusts(found.group),
+            missing_label: found.missing_label().map(str::to_owned),
         });
         Self {
             model: judge.model().to_owned(),

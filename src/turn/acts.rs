@@ -10,8 +10,8 @@ use uuid::Uuid;
 
 use super::context::TurnContext;
 use super::draft::{Decision, Draft};
-use super::request::{Run, TurnRequest};
 use super::flights::LATE_FLIGHT;
+use super::request::{Run, TurnRequest};
 use crate::config::{CARRIES_OUT_FOLLOW_UPS, SENDS_OPENING, Tenant, Tools};
 use crate::domain::Binding;
 use crate::funnel::Standing;

@@ -358,7 +358,8 @@ async fn hush(
 ) -> SettleReport {
     let (conversation, now) = (opened.conversation, context.clock.now());
     let database = patient(&context.database, limit);
-    let ending = store_takeover::hush(&database, conversation, request.id, opened.fence, request.process, now);
+    let ending =
+        store_takeover::hush(&database, conversation, request.id, opened.fence, request.process, now);
     match within(limit, ending).await {
         Ok(Hushed::Ended { others_wait }) => {
             if others_wait {

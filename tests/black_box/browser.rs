@@ -29,7 +29,7 @@ fn quick_flow(tools: &mut Value) {
 }
 
 fn address(app: &TestApp) -> String {
-    format!("http://127.0.0.1:{}/playground", app.port)
+    format!("http://127.0.0.1:{}/playground?key={}", app.port, crate::playground::key())
 }
 
 /// A page with its first contact ready.

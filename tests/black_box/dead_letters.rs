@@ -161,6 +161,7 @@ async fn rows_of_another_tenant_are_refused() {
     for words in [
         vec!["outbox"],
         vec!["outbox", "retry"],
+        vec!["outbox", "retry", "--json"],
         vec!["outbox", "retry", "x"],
         vec!["outbox", "show"],
         vec!["outbox", "list", "--state", "odd"],

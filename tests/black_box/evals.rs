@@ -151,6 +151,8 @@ fn nothing_runs_on_a_faulty_set_up() {
     refused(&[PRICE, PRICE], "NODE_ENV", "test", &["line 2", "`price`", "line 1"]);
     refused(&[""], "NODE_ENV", "test", &["no case"]);
     refused(&[PRICE], "EVAL_DIR", "evals/none", &["evals/none/cases.jsonl", "EVAL_DIR"]);
+    refused(&[PRICE], "EVAL_DIR", "", &["EVAL_DIR: is blank", "golden suite"]);
+    refused(&[PRICE], "EVAL_DIR", " ", &["EVAL_DIR: is blank"]);
     refused(&[PRICE], "EVAL_MAX_LATENCY_MS", "soon", &["EVAL_MAX_LATENCY_MS"]);
     refused(&[PRICE], "EVAL_MAX_LATENCY_MS", "", &["EVAL_MAX_LATENCY_MS"]);
     refused(&[PRICE], "EVAL_JUDGE_MODEL", "nobody:x", &["EVAL_JUDGE_MODEL"]);
@@ -203,6 +205,9 @@ fn coverage_lists_what_no_case_mentions() {
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
     assert!(ended.stdout.starts_with("no case mentions\n  stages "), "{}", ended.stdout);
     assert!(ended.stdout.contains("hello_clip"), "{}", ended.stdout);
+    let json = report(&eval(&Folder::new(), &bare(), &["--mock", "--coverage", "--json"]));
+    assert!(json["flows"].as_array().unwrap().contains(&json!("hello_clip")), "{json}");
+    assert!(["stages", "fields", "reasons"].iter().all(|kind| json[kind].is_array()), "{json}");
 }
 
 /// 07/RUN-2, ACC-EV-17: no request is made to ManyChat.
@@ -234,6 +239,9 @@ fn a_judge_that_approves_everything_changes_nothing() {
     assert!(last.contains(" 0 judged-fail, 0 judged-pass, "), "{last}");
     let without = eval(&folder, &env(None), &["--mock"]);
     assert!(!without.stdout.contains("judge"), "{}", without.stdout);
+    let dropped = eval(&folder, &env(Some("openai:gpt-5")), &["--mock", "--only", "greeting"]);
+    assert!(dropped.code == Some(0) && !dropped.stdout.contains("judge"), "{}", dropped.stdout);
+    assert!(dropped.stderr.contains("warning: EVAL_JUDGE_MODEL is left out"), "{}", dropped.stderr);
     assert_eq!(
         report(&eval(&folder, &env(Some("mock:judge")), &["--mock", "--json"]))["judge"]["groups"][0]["calibrated"],
         false

@@ -36,12 +36,15 @@ async fn a_late_turn_that_cannot_be_opened_ends_with_a_person() {
     assert_eq!(app.rows("select 1 from rs_inbox union all select 1 from rs_owed").await.len(), 0);
 }
 
-/// LANE-9, OPS-5, ARC-49: an orderly stop hands off what the database has not taken before it ends.
+/// LANE-9, OPS-5, ARC-49: an orderly stop hands off what the database has not taken before it ends. LOG-1: meanwhile its
+/// tries are told now and then, not each.
 #[tokio::test]
 async fn a_stop_does_not_lose_a_message_that_cannot_be_opened() {
     let mut app = with_a_message_that_waits().await;
     app.run(&format!("{REFUSE}; alter table rs_handoffs rename to rs_handoffs_away")).await;
-    app.log_line("waiting turn handoff not queued").await;
+    let told = app.log_lines("waiting turn handoff not queued", 2).await;
+    let times: Vec<i64> = told.iter().filter_map(|line| line["time"].as_i64()).collect();
+    assert!(times[1] - times[0] >= 4900, "one line in five seconds: {times:?}");
     app.signal(libc::SIGTERM);
     app.log_line("shutting down").await;
     app.run(&format!("{ALLOW}; alter table rs_handoffs_away rename to rs_handoffs")).await;

@@ -4,6 +4,7 @@ use std::net::UdpSocket;
 
 use reqwest::Method;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use crate::app::{
     Answer, Folder, LOST, PATIENCE, SECRET, Setup, TestApp, command, environment, free_port, write_tenant,
@@ -26,15 +27,30 @@ async fn app() -> TestApp {
         .await
 }
 
+/// The key of the address that is printed at the start (DEC-16).
+pub fn key() -> String {
+    let digest = Sha256::digest(format!("playground\0{SECRET}"));
+    digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What a browser shows once it has opened that address.
+fn cookie() -> String {
+    format!("playground_{}={}", &key()[..8], key())
+}
+
+async fn get(app: &TestApp, path: &str) -> Answer {
+    app.ask(Method::GET, path, |request| request.header("Cookie", cookie())).await
+}
+
 async fn post(app: &TestApp, path: &str, body: Value) -> Answer {
-    app.ask(Method::POST, path, |request| request.json(&body)).await
+    app.ask(Method::POST, path, |request| request.header("Cookie", cookie()).json(&body)).await
 }
 
 /// What the stream of a page says until it holds these texts; all of it.
 async fn stream_until(app: &TestApp, wanted: &[&str]) -> String {
     let client = reqwest::Client::builder().tls_certs_only([]).no_proxy().build().unwrap();
     let address = format!("http://127.0.0.1:{}/playground/events", app.port);
-    let mut response = client.get(address).send().await.unwrap();
+    let mut response = client.get(address).header("Cookie", cookie()).send().await.unwrap();
     assert_eq!(response.headers()["content-type"], "text/event-stream");
     let mut seen = String::new();
     let reading = async {
@@ -99,7 +115,7 @@ async fn without_it_there_is_nothing_there() {
 async fn the_page_comes_with_strict_headers() {
     let app = app().await;
     for path in &PATHS[..4] {
-        let answer = app.get(path).await.unwrap();
+        let answer = get(&app, path).await;
         assert_eq!(answer.status, 200, "{path}");
         let policy = answer.headers["content-security-policy"].to_str().unwrap();
         assert!(policy.starts_with("default-src 'none'; script-src 'self'"), "{policy}");
@@ -137,13 +153,16 @@ async fn nobody_else_reaches_it() {
         ("Sec-Fetch-Site", "cross-site"),
         ("Host", "attacker.example"),
     ] {
-        let posted =
-            app.ask(Method::POST, "/playground/contacts", |ask| ask.header(name, value).json(&contact)).await;
+        let posted = app
+            .ask(Method::POST, "/playground/contacts", |ask| {
+                ask.header("Cookie", cookie()).header(name, value).json(&contact)
+            })
+            .await;
         assert_eq!(posted.status, 403, "{name}: {value}");
     }
     let form = app
         .ask(Method::POST, "/playground/contacts", |ask| {
-            ask.header("Content-Type", "text/plain").body(contact.to_string())
+            ask.header("Cookie", cookie()).header("Content-Type", "text/plain").body(contact.to_string())
         })
         .await;
     assert_eq!(form.status, 400, "what a form of another site could send");
@@ -151,10 +170,48 @@ async fn nobody_else_reaches_it() {
     assert!(seen.contains("\"order\":[]"), "nobody made a contact: {seen}");
     let own = app
         .ask(Method::POST, "/playground/contacts", |ask| {
-            ask.header("Origin", format!("http://127.0.0.1:{}", app.port)).json(&contact)
+            let origin = format!("http://127.0.0.1:{}", app.port);
+            ask.header("Cookie", cookie()).header("Origin", origin).json(&contact)
         })
         .await;
     assert_eq!(own.status, 201);
+}
+
+/// DEC-16: a proxy or tunnel on this machine that shows itself by no header passes on what a stranger sends; without the
+/// key of the printed address the stranger sees that there is a page, reads no chat and writes nothing.
+#[tokio::test]
+async fn nobody_gets_in_without_the_key_of_the_printed_address() {
+    let app = app().await;
+    let contact = json!({ "channel": "whatsapp" });
+    let wrong = format!("playground_{}={}", &key()[..8], key().replace(|letter: char| letter != 'a', "a"));
+    for shown in ["", "a=b", &wrong] {
+        let ask = async |method: Method, path: &str| {
+            app.ask(method, path, |ask| ask.header("Cookie", shown).json(&contact)).await
+        };
+        assert_eq!(ask(Method::GET, "/playground/events").await.status, 403, "{shown}");
+        for path in ["contacts", "messages", "switches", "app.js"] {
+            assert_eq!(ask(Method::POST, &format!("/playground/{path}")).await.status, 403, "{path}");
+        }
+        for address in ["/playground", "/playground?key=", "/playground?key=00", "/playground?other=1"] {
+            let page = ask(Method::GET, address).await;
+            assert!(page.status == 200 && page.body.contains("id=\"locked\""), "{address}: {}", page.status);
+            assert!(page.headers.get("set-cookie").is_none(), "{address}");
+        }
+    }
+    let client = reqwest::Client::builder().tls_certs_only([]).no_proxy();
+    let client = client.redirect(reqwest::redirect::Policy::none()).build().unwrap();
+    let address = format!("http://127.0.0.1:{}/playground?key={}", app.port, key());
+    let opened = client.get(address).send().await.unwrap();
+    assert_eq!(
+        (opened.status().as_u16(), &opened.headers()["location"]),
+        (303, &"/playground".parse().unwrap())
+    );
+    let set = opened.headers()["set-cookie"].to_str().unwrap();
+    assert_eq!(set, format!("{}; Path=/playground; HttpOnly; SameSite=Lax", cookie()));
+    assert!(get(&app, "/playground").await.body.contains("id=\"chat\""));
+    assert_eq!(post(&app, "/playground/contacts", contact).await.status, 201);
+    let log: String = app.output().lines().filter(|line| line.starts_with('{')).collect();
+    assert!(!log.contains(&key()), "the key is in no line of the log");
 }
 
 /// An address of this machine that is not loopback, if it has one.
@@ -180,7 +237,7 @@ async fn a_message_takes_the_real_way_and_the_secret_stays_here() {
     let unknown = post(&app, "/playground/messages", json!({ "contact": "stranger", "text": "hi" })).await;
     assert_eq!(unknown.status, 404);
     for path in &PATHS[..4] {
-        seen.push_str(&app.get(path).await.unwrap().body);
+        seen.push_str(&get(&app, path).await.body);
     }
     seen.push_str(&said.body);
     assert!(!seen.contains(SECRET) && !seen.contains("Bearer"), "the secret is in something a browser gets");

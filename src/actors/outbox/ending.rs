@@ -8,6 +8,7 @@ use uuid::Uuid;
 use crate::manychat::{Class, ManyChatError};
 use crate::store::StoreError;
 use crate::store::outbox::Held;
+use crate::telemetry::Seldom;
 
 /// Longest pause before another attempt (BOX-13).
 const LONGEST_DELAY: Duration = Duration::from_secs(300);
@@ -139,7 +140,12 @@ pub(super) async fn until_written<T, F: Future<Output = Result<T, StoreError>>>(
     for _ in 0..RECORD_TRIES {
         match write().await {
             Ok(written) => return Some(written),
-            Err(error) => tracing::warn!(err = %error, "delivery not recorded yet"),
+            Err(error) => {
+                static TOLD: Seldom = Seldom::new();
+                if TOLD.now() {
+                    tracing::warn!(err = %error, "delivery not recorded yet");
+                }
+            }
         }
         tokio::time::sleep(RECORD_PAUSE).await;
     }
