@@ -10,7 +10,7 @@ use super::binding::ContactToken;
 use super::budget::Day;
 use super::context::TurnContext;
 use super::draft::{Decision, Draft};
-use super::flights::{LATE_FLIGHT, patient, within};
+use super::flights::{patient, within};
 use super::guards::Denial;
 use super::reports::{report_decision, report_rest, report_turn};
 use super::request::{MessageRow, Run, TurnRequest};
