@@ -58,8 +58,8 @@ async fn a_closed_pool_ends_every_wait() {
     let database =
         Database::new(server.config().clone().into(), Handle::current(), PoolLimits::default()).unwrap();
     database.close();
-    let asked = database.until(Instant::now() + Duration::from_secs(3600)).lease();
-    let asked = timeout(Duration::from_secs(30), asked).await.unwrap();
+    let patient = database.until(Instant::now() + Duration::from_secs(3600));
+    let asked = timeout(Duration::from_secs(30), patient.lease()).await.unwrap();
     assert!(matches!(asked, Err(StoreError::Unavailable { .. })));
 }
 
