@@ -438,7 +438,7 @@ proptest! {
         if let Err(error) = Settings::from_vars(&vars) {
             let message = error.to_string();
             prop_assert!(message.starts_with("invalid environment: "));
-            prop_assert!(message.ends_with("example of its value."));
+            prop_assert!(message.ends_with(".env.example."));
             prop_assert!(!message.contains("planted"));
             prop_assert!(!error.faults.is_empty());
         }
