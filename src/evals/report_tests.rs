@@ -11,7 +11,7 @@ async fn outcome(rest: &str, messages: &'static [&'static str], times: u32) -> C
 }
 
 /// 07/REP-2: the mark, the id padded to 28, the time; below it everything, and always the whole reply.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_case_is_one_line_with_everything_below_it() {
     let rest = r#", "must_contain": ["615"], "review": "Friendly.""#;
     let lines =
