@@ -1,7 +1,6 @@
-//! Open, the first flight of a turn: take the lane, record and count, read (ARC-30). Three statements in one
-//! transaction, sent together: what is read must come from a snapshot taken after the wait for the lane.
-//!
-//! `fly` is longer than other functions because the three statements of the flight share their parameters.
+//! Open, the first flight of a turn: take the lane, record and count, read (ARC-30). One transaction, sent together: the
+//! first statement waits for the contact's lock, the second does everything else in a snapshot taken after that wait
+//! (ARC-72). A third reads what only some tenants' rules ask for.
 
 mod statements;
 
@@ -10,13 +9,15 @@ use std::time::Duration;
 use jiff::{Timestamp, tz::TimeZone};
 use rust_decimal::Decimal;
 use serde::Deserialize;
+use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Row, Statement};
 use uuid::Uuid;
 
-pub(super) use statements::{READ, RECORD, TAKE_LANE};
+pub(super) use statements::{EARLIER, FIND, KEEP, OPEN, OPEN_WAITING};
 
 use super::acted::{Acted, acted_of};
+use super::flight::behind_lock;
+use super::pool::Lease;
 use super::statements::{BEGIN, COMMIT};
 use super::{Database, StoreError};
 use crate::domain::{
@@ -71,6 +72,8 @@ pub struct OpenRequest {
     pub offering: Option<String>,
     /// The configuration that summaries of this tenant are made by; `None`: nothing of earlier turns' actions is read.
     pub acted_by: Option<String>,
+    /// Whether a person can take the contact over (`rules.takeover`): without, open handoffs are not read.
+    pub pausable: bool,
     /// When the first of the messages arrived.
     pub received_at: Timestamp,
     /// When the last of them arrived: the binding is judged as of then (DEC-24).
@@ -134,7 +137,8 @@ pub struct OpenTurn {
     pub running_before: i64,
     /// True when an earlier reply to the contact is still on its way (LANE-7).
     pub reply_queued: bool,
-    /// The contact's open handoff (DEC-35); `None` when there is none, or the agent has gone on since (DEC-9).
+    /// The contact's open handoff (DEC-35); `None` when there is none, the agent has gone on since (DEC-9), or it was not
+    /// asked for.
     pub handoff: Option<OpenHandoff>,
     /// The outbox row behind the token that this flight has issued; `None` when none was due. Write the token whose
     /// digest the request carried to ManyChat now (TOK-23).
@@ -189,16 +193,47 @@ pub async fn open(database: &Database, request: &OpenRequest) -> Result<Opened, 
 async fn open_once(database: &Database, request: &OpenRequest) -> Result<Opened, StoreError> {
     let lease = database.lease().await?;
     let values = Values::of(request);
-    let (lane_row, recorded, read) = fly(&lease, request, &values).await?;
+    let (opened, earlier) = fly(&lease, request, &values).await?;
+    let opened = match opened {
+        Some(row) if row.try_get("started")? => {
+            crash_points::passed(Point::AfterOpen);
+            Opened::Started(Box::new(started(&row, earlier.as_ref())?))
+        }
+        Some(row) => Opened::Waiting(wait(&lease, request, &values, &row).await?),
+        None => Opened::Waiting(Waits { conversation: None, kept: Vec::new(), owed_first: None }),
+    };
     lease.give_back();
-    if let (true, Some(lane_row), Some(read)) = (recorded.try_get("started")?, &lane_row, &read) {
-        crash_points::passed(Point::AfterOpen);
-        return Ok(Opened::Started(Box::new(started(lane_row, &recorded, read)?)));
-    }
-    let conversation = lane_row.map(|row| row.try_get::<_, Uuid>("id")).transpose()?;
-    let conversation = conversation.map(ConversationId::from);
-    let owed_first = recorded.try_get::<_, Option<Uuid>>("owed_first")?.map(TurnId::from);
-    Ok(Opened::Waiting(Waits { conversation, kept: recorded.try_get("waiting")?, owed_first }))
+    Ok(opened)
+}
+
+/// It is not the turn of these messages: those that have no row in the inbox get one, in a flight of their own that no
+/// other turn pays for. Until it is committed nothing of them is recorded, so nobody but the caller knows of them.
+async fn wait(
+    lease: &Lease,
+    request: &OpenRequest,
+    values: &Values<'_>,
+    opened: &Row,
+) -> Result<Waits, StoreError> {
+    let conversation = ConversationId::from(opened.try_get::<_, Uuid>("id")?);
+    let owed_first = opened.try_get::<_, Option<Uuid>>("owed_first")?.map(TurnId::from);
+    let binding = parse_binding(opened)?.as_str();
+    let wanted: &[&(dyn ToSql + Sync)] = &[
+        conversation.as_uuid(),
+        request.turn.as_uuid(),
+        &values.stored,
+        request.process.as_uuid(),
+        &request.token_digest,
+        &binding,
+        &values.ids,
+        &values.texts,
+        &values.kinds,
+        &values.offerings,
+        &values.received,
+        &request.tokens_enforced,
+    ];
+    let row = behind_lock(lease, conversation, KEEP, wanted).await?;
+    let row = row.ok_or(StoreError::Unexpected { what: "rs_inbox" })?;
+    Ok(Waits { conversation: Some(conversation), kept: row.try_get("waiting")?, owed_first })
 }
 
 /// Values derived from the request that the statements refer to.
@@ -250,57 +285,61 @@ pub(super) fn day_of(at: Timestamp) -> jiff::civil::Date {
     at.to_zoned(TimeZone::UTC).date()
 }
 
-/// The flight's statements as this connection has prepared them.
-struct Prepared {
-    begin: Statement,
-    take_lane: Statement,
-    record: Statement,
-    read: Statement,
-    commit: Statement,
-}
-
-impl Prepared {
-    async fn on(lease: &super::pool::Lease) -> Result<Self, StoreError> {
-        Ok(Self {
-            begin: lease.prepared(BEGIN).await?,
-            take_lane: lease.prepared(TAKE_LANE).await?,
-            record: lease.prepared(RECORD).await?,
-            read: lease.prepared(READ).await?,
-            commit: lease.prepared(COMMIT).await?,
-        })
-    }
-}
-
-/// Sends the whole flight at once and then looks at every result (ARC-30).
+/// Sends the whole flight at once and then looks at every result (ARC-30): what [`OPEN`] and [`EARLIER`] found.
 async fn fly(
-    lease: &super::pool::Lease,
+    lease: &Lease,
     request: &OpenRequest,
     values: &Values<'_>,
-) -> Result<(Option<Row>, Row, Option<Row>), StoreError> {
-    let Prepared { begin, take_lane, record, read, commit } = Prepared::on(lease).await?;
+) -> Result<(Option<Row>, Option<Row>), StoreError> {
+    let is_new = values.stored.is_empty();
+    let (begin, commit) = (lease.prepared(BEGIN).await?, lease.prepared(COMMIT).await?);
+    let find = lease.prepared(FIND).await?;
+    let open = lease.prepared(if is_new { OPEN } else { OPEN_WAITING }).await?;
+    let looks_back = request.acted_by.is_some() || request.pausable;
+    let earlier = if looks_back { Some(lease.prepared(EARLIER).await?) } else { None };
     let (client, tenant) = (lease.client()?, request.tenant.as_str());
-    let lane_values: &[&(dyn ToSql + Sync)] = &[
-        &tenant,
-        &values.subscriber,
-        &request.token_digest,
-        &request.channel,
-        &request.now,
-        &request.tokens_enforced,
-        request.process.as_uuid(),
-        request.turn.as_uuid(),
-        &request.lane_secs,
-        &if crash_points::is_sabotaged(Sabotage::Lane) { 0.0 } else { request.takeover_secs },
-        &request.last_received_at,
-        &(values.stored.len() == values.ids.len()),
-    ];
-    let record_values: &[&(dyn ToSql + Sync)] = &[
-        &tenant,
+    let all_stored = values.stored.len() == values.ids.len();
+    let find_values: &[&(dyn ToSql + Sync)] =
+        &[&tenant, &values.subscriber, &request.channel, &request.now, &all_stored];
+    let takeover_secs = if crash_points::is_sabotaged(Sabotage::Lane) { 0.0 } else { request.takeover_secs };
+    let mut open_values = open_values(request, values, &tenant, &takeover_secs);
+    if !is_new {
+        open_values.push(&values.stored);
+    }
+    let earlier_values: &[&(dyn ToSql + Sync)] = &[&tenant, &values.subscriber, &request.acted_by];
+    let look_back = async {
+        match &earlier {
+            Some(earlier) => client.query_opt(earlier, earlier_values).await,
+            None => Ok(None),
+        }
+    };
+    let (begun, found, opened, looked_back, committed) = tokio::join!(
+        lease.begin(&begin),
+        client.execute(&find, find_values),
+        client.query_opt(&open, &open_values),
+        look_back,
+        client.execute(&commit, &[]),
+    );
+    begun?;
+    found?;
+    let rows = (opened?, looked_back?);
+    committed.map(|_| rows)
+}
+
+/// The parameters of [`OPEN`], in order.
+fn open_values<'val>(
+    request: &'val OpenRequest,
+    values: &'val Values<'_>,
+    tenant: &'val &str,
+    takeover_secs: &'val f64,
+) -> Vec<&'val (dyn ToSql + Sync)> {
+    vec![
+        tenant,
         &values.subscriber,
         &request.token_digest,
         &request.tokens_enforced,
         request.turn.as_uuid(),
         &values.gap_before,
-        &values.stored,
         &request.now,
         &values.ids,
         &values.texts,
@@ -310,33 +349,15 @@ async fn fly(
         &request.guarded,
         &request.received_at,
         &request.dead_secs,
-        &values.offerings,
-        &values.received,
         &request.fresh_digest,
         &request.last_received_at,
         &request.offering,
-    ];
-    let read_values: &[&(dyn ToSql + Sync)] = &[
-        &tenant,
-        &values.subscriber,
-        &request.tokens_enforced,
+        &request.lane_secs,
+        takeover_secs,
         &values.since,
-        &values.ids,
         &MOST_EARLIER,
         &values.day,
-        request.turn.as_uuid(),
-        &request.acted_by,
-    ];
-    let (begun, lane, recorded, reading, committed) = tokio::join!(
-        lease.begin(&begin),
-        client.query_opt(&take_lane, lane_values),
-        client.query_one(&record, record_values),
-        client.query_opt(&read, read_values),
-        client.execute(&commit, &[]),
-    );
-    begun?;
-    let rows = (lane?, recorded?, reading?);
-    committed.map(|_| rows)
+    ]
 }
 
 /// The column `history` of a row; empty when the turn may not read it.
@@ -346,34 +367,34 @@ pub(super) fn history_of(row: &Row) -> Result<Vec<HistoryRow>, StoreError> {
     serde_json::from_value(rows).map_err(|_| StoreError::Unexpected { what: "turns" })
 }
 
-/// The recorded binding counts: between the two statements that judge it, the first token may have reached ManyChat.
+/// The column `binding` of a row.
 pub(super) fn parse_binding(recorded: &Row) -> Result<Binding, StoreError> {
     let word: &str = recorded.try_get("binding")?;
     word.parse().map_err(|_| StoreError::Unexpected { what: "binding" })
 }
 
-fn started(lane_row: &Row, recorded: &Row, read: &Row) -> Result<OpenTurn, StoreError> {
-    let fence: Option<i64> = lane_row.try_get("fence")?;
-    let taken = usize::try_from(recorded.try_get::<_, i32>("taken")?).unwrap_or(0);
-    let mut history = history_of(read)?;
+fn started(opened: &Row, earlier: Option<&Row>) -> Result<OpenTurn, StoreError> {
+    let fence: Option<i64> = opened.try_get("fence")?;
+    let taken = usize::try_from(opened.try_get::<_, i32>("taken")?).unwrap_or(0);
+    let mut history = history_of(opened)?;
     // The messages being answered count among the turns of the window (HISTW-1, DEC-33).
     history.drain(..(history.len() + taken).saturating_sub(HISTORY_TURNS).min(history.len()));
     Ok(OpenTurn {
         taken,
-        conversation: ConversationId::from(lane_row.try_get::<_, Uuid>("id")?),
-        binding: parse_binding(recorded)?,
+        conversation: ConversationId::from(opened.try_get::<_, Uuid>("id")?),
+        binding: parse_binding(opened)?,
         fence: fence.map(Fence::new),
-        turn_count: recorded.try_get("turn_count")?,
-        hourly_count: recorded.try_get("hourly_count")?,
-        spent_tokens: read.try_get("tokens")?,
-        spent_usd: read.try_get("cost_usd")?,
-        running_before: read.try_get("running_before")?,
-        reply_queued: read.try_get("reply_queued")?,
-        handoff: open_handoff(read)?,
-        token_row: recorded.try_get("token_row")?,
+        turn_count: opened.try_get("turn_count")?,
+        hourly_count: opened.try_get("hourly_count")?,
+        spent_tokens: opened.try_get("tokens")?,
+        spent_usd: opened.try_get("cost_usd")?,
+        running_before: opened.try_get("running_before")?,
+        reply_queued: opened.try_get("reply_queued")?,
+        handoff: earlier.map(open_handoff).transpose()?.flatten(),
+        token_row: opened.try_get("token_row")?,
         history,
-        offering: read.try_get("offering")?,
-        acted: acted_of(read)?,
+        offering: opened.try_get("offering")?,
+        acted: earlier.map(acted_of).transpose()?.flatten(),
         attempted: Vec::new(),
     })
 }
