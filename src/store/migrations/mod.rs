@@ -56,6 +56,7 @@ const MIGRATIONS: &[Migration] = &[
         name: "rs_0011_turn_checks",
         sql: include_str!("../../../migrations/rs_0011_turn_checks.sql"),
     },
+    Migration { name: "rs_0012_owed_index", sql: include_str!("../../../migrations/rs_0012_owed_index.sql") },
 ];
 
 /// The SQL of every migration in order: two builds with equal text make equal databases.

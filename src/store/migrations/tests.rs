@@ -9,7 +9,7 @@ use super::*;
 use crate::store::embedded::testing::{TestDatabase, TestServer};
 use history::{SIDE_BRANCH, VERSIONS};
 
-const OURS: [&str; 11] = [
+const OURS: [&str; 12] = [
     "rs_0001_reference",
     "rs_0002_durability",
     "rs_0003_long_replies",
@@ -21,6 +21,7 @@ const OURS: [&str; 11] = [
     "rs_0009_actions",
     "rs_0010_budget",
     "rs_0011_turn_checks",
+    "rs_0012_owed_index",
 ];
 
 async fn empty() -> (TestDatabase, Client) {
