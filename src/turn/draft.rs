@@ -98,8 +98,8 @@ impl Draft {
         Self::of_copy(reply, Decision::Hushed)
     }
 
-    /// What the model came to. Its text is converted to the channel's marks and then looked through for leaks once
-    /// more: marks taken out of a word can spell what stood in no raw text (DEC-32).
+    /// What the model came to. Its text is converted to the channel's marks and, when that has changed anything, looked
+    /// through for leaks once more: marks taken out of a word can spell what stood in no raw text (DEC-32).
     #[must_use]
     pub fn of_model(mut result: TurnResult, marks: MarkStyle, escalation: &str, leaks: &LeakCheck) -> Self {
         if !is_model_text(&result) {
@@ -107,7 +107,9 @@ impl Draft {
         }
         let texts: Vec<String> =
             result.reply.messages.iter().map(|text| channel::convert(text, marks)).collect();
-        if leaks.finds(texts.iter().map(String::as_str)) {
+        // Without an intervention these are the very texts that the guardrails have looked through.
+        let is_known = texts == result.reply.messages && result.interventions.is_empty();
+        if !is_known && leaks.finds(texts.iter().map(String::as_str)) {
             result.reply = Reply::handoff(escalation, EscalationReason::LowConfidence);
             result.interventions = vec!["prompt_leak_detected".to_owned()];
             result.cause = Some(Cause::Leak);
