@@ -11,7 +11,6 @@ use uuid::Uuid;
 use super::supervised::Restarts;
 use crate::domain::ProcessId;
 use crate::store::actions::{self, OpenActions};
-use crate::store::attempts;
 use crate::store::{Database, Pulse, StoreError};
 use crate::telemetry::Seldom;
 use crate::telemetry::crash_points::{self, Point};
@@ -126,13 +125,18 @@ impl Acting {
         });
     }
 
-    /// Performs what is left of the actions and ends them.
+    /// Performs what is left of the actions and ends them. Those of the contact's earlier turns come first, here or in another
+    /// process (STAGE-6): what a dead process has left of them is its recoverer's, and nobody waits longer than the database
+    /// says.
     async fn work_off(&self, open: &OpenActions, path: Path) {
-        let mut progress = Progress::default();
+        let (mut progress, mut behind) = (Progress::default(), BEHIND);
         loop {
             match self.performer.perform(open, &mut progress).await {
                 Ok(()) => break,
-                Err(Stopped::Behind) if self.pulse.holds(open.process) => self.until_ahead(open).await,
+                Err(Stopped::Behind) if self.pulse.holds(open.process) => {
+                    tokio::time::sleep(behind).await;
+                    behind = (behind * 2).min(MOST_BEHIND);
+                }
                 Err(Stopped::NotNow) if self.pulse.holds(open.process) => {
                     static TOLD: Seldom = Seldom::new();
                     if TOLD.now() {
@@ -150,22 +154,6 @@ impl Acting {
         let groups = progress.groups;
         groups.iter().flatten().for_each(|entry| COUNTERS.entry(entry));
         self.record(open, &groups, path).await;
-    }
-
-    /// Waits for the actions of the contact's earlier turns, here or in another process (STAGE-6). What a dead process has
-    /// left of them is its recoverer's; the statement itself says when nobody waits any longer.
-    async fn until_ahead(&self, open: &OpenActions) {
-        let mut pause = BEHIND;
-        loop {
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(MOST_BEHIND);
-            let looking = attempts::is_behind(&self.database, open.turn);
-            let behind =
-                tokio::time::timeout(RECORD_LIMIT, looking).await.unwrap_or(Err(StoreError::InDoubt));
-            if !behind.unwrap_or(false) || !self.pulse.holds(open.process) {
-                return;
-            }
-        }
     }
 
     async fn record(&self, open: &OpenActions, groups: &[Vec<Entry>], path: Path) {

@@ -157,6 +157,19 @@ impl ReplyCounts {
     }
 }
 
+/// A reply whose Settle did not answer: said or not, nobody knows yet. While this lives, the contact's next reply does not go
+/// inline, where it could come before this one (ARC-43).
+pub(super) struct Undecided {
+    _unconfirmed: Counted,
+    _in_hand: Counted,
+}
+
+impl Undecided {
+    pub(super) fn new(counts: &ReplyCounts) -> Self {
+        Self { _unconfirmed: Counted::new(&counts.unconfirmed), _in_hand: Counted::new(&counts.in_hand) }
+    }
+}
+
 /// One more while it lives.
 pub(super) struct Counted(Arc<AtomicUsize>);
 

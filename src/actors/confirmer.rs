@@ -4,7 +4,7 @@
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use tokio::runtime::Handle;
@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 use super::acting::{Acting, Path};
 use super::answer::Counted;
 use super::outbox::OutboxWaker;
+use super::places::HANDED_ON;
 use super::supervised::Restarts;
 use crate::domain::{Clock, ConversationId, TurnId};
 use crate::store::notices::Freed;
@@ -57,13 +58,20 @@ struct Work {
     pause: Duration,
     /// The database has refused it this time.
     refused: AtomicBool,
+    /// When it is let go although it was refused: a dead process's is looked for again by whoever lives then (ARC-46).
+    until: Option<Instant>,
     watched: Mutex<Watched>,
 }
 
 impl Work {
     const fn new(turn: TurnId, queue: bool, watched: Watched) -> Self {
         let (pause, refused) = (REFUSED_PAUSES.0, AtomicBool::new(false));
-        Self { turn, queue, pause, refused, watched: Mutex::new(watched) }
+        Self { turn, queue, pause, refused, until: None, watched: Mutex::new(watched) }
+    }
+
+    /// Whether it is tried once more after its pause: not when others may take it on by then.
+    fn goes_on(&self, now: Instant) -> bool {
+        self.until.is_none_or(|until| now + self.pause < until)
     }
 
     /// It is tried again later: one bad row holds nobody else's reply up.
@@ -110,6 +118,13 @@ impl Confirmer {
         self.send(Work::new(turn, true, watched));
     }
 
+    /// A dead process's reply: it goes into the outbox, unless it is there, and is confirmed. What the database refuses for
+    /// [`HANDED_ON`] stays said, for the next look.
+    pub(super) fn take_over(&self, turn: TurnId, queued: bool) {
+        let until = Some(Instant::now() + HANDED_ON);
+        self.send(Work { until, ..Work::new(turn, !queued, Watched::default()) });
+    }
+
     fn send(&self, work: Work) {
         self.open.fetch_add(1, Ordering::AcqRel);
         if self.work.send(work).is_err() {
@@ -152,8 +167,9 @@ impl Worker {
                     self.survives(std::slice::from_ref(work)).await;
                 }
             }
+            let now = Instant::now();
             let (refused, done): (Vec<Work>, Vec<Work>) =
-                batch.drain(..).partition(|work| work.refused.load(Ordering::Acquire));
+                batch.drain(..).partition(|work| work.refused.load(Ordering::Acquire) && work.goes_on(now));
             refused.into_iter().for_each(|work| self.try_later(work));
             // Only now are their conversations free of them.
             for work in &done {
@@ -259,5 +275,27 @@ async fn until_answered<T, F: Future<Output = Result<T, StoreError>>>(
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(PAUSES.1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// ARC-46: a reply of this process is tried for as long as it lives; a dead process's only until a look may hand it on
+    /// anew, so that nobody is at work on it twice.
+    #[test]
+    fn a_reply_of_the_dead_is_let_go_before_it_is_handed_on_again() {
+        let start = Instant::now();
+        let own = Work::new(TurnId::fresh(), true, Watched::default());
+        assert!(own.goes_on(start + HANDED_ON * 100));
+        let mut inherited = Work { until: Some(start + HANDED_ON), ..own };
+        let (mut now, mut tries) = (start, 0);
+        while inherited.goes_on(now) {
+            now += inherited.pause;
+            inherited.pause = (inherited.pause * 2).min(REFUSED_PAUSES.1);
+            tries += 1;
+        }
+        assert!(now < start + HANDED_ON && now + REFUSED_PAUSES.1 >= start + HANDED_ON, "{tries}");
     }
 }

@@ -29,7 +29,7 @@ use super::answer::Outgoing;
 pub struct Limits {
     /// Messages of one contact that may wait, those with another token counted apart (LANE-3).
     pub waiting_per_contact: usize,
-    /// Messages accepted by this process and not answered yet.
+    /// Messages accepted by this process and not answered yet, or answered by a turn that failed and is not on record yet.
     pub open_messages: usize,
     /// After how long without work a conversation leaves memory.
     pub idle: Duration,
@@ -199,10 +199,11 @@ impl Directory {
         }
     }
 
-    /// True when no message of any contact is taken.
+    /// True when no message of any contact is taken. Who was told of a person in an outage is answered, but stays in memory
+    /// until that is on record (ARC-23).
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.open_messages() >= self.limits.open_messages
+        self.open_messages() + self.shared.steps.unresolved() >= self.limits.open_messages
     }
 
     /// Messages accepted and not answered yet.

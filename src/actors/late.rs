@@ -90,7 +90,7 @@ impl LateTurns {
         if let Err(error) = &ended {
             let cause = StoreError::InDoubt;
             tracing::warn!(%turn, %conversation, err = %error, "recovery of a contact not finished");
-            self.resolver.resolve_later(request, Told::No, opened_failed(conversation, cause));
+            self.resolver.resolve_later(request, Told::No, opened_failed(conversation, cause), None);
             return Ok(());
         }
         ended
@@ -129,7 +129,7 @@ impl LateTurns {
             OpenReport::Failed(error) => {
                 tracing::warn!(%conversation, err = %error, "recovery of a contact not finished");
                 let failure = Failure::before_open(error, Some(conversation));
-                self.resolver.resolve_later(request, Told::No, failure);
+                self.resolver.resolve_later(request, Told::No, failure, None);
                 return Ok(());
             }
         };
@@ -144,7 +144,12 @@ impl LateTurns {
         if let Err(error) = ended {
             // The turn is ours and running: nobody else would end it.
             tracing::warn!(%conversation, err = %error, "recovery of a contact not finished");
-            self.resolver.resolve_later(request, Told::No, opened_failed(conversation, StoreError::InDoubt));
+            self.resolver.resolve_later(
+                request,
+                Told::No,
+                opened_failed(conversation, StoreError::InDoubt),
+                None,
+            );
         }
         Ok(())
     }
@@ -181,6 +186,7 @@ impl LateTurns {
                 held: self.context.pulse.holds(process),
                 tenant: &self.context.settings.tenant,
                 subscriber: &nobody,
+                channel: "",
                 text: &snapshot.tenant.rules.messages.escalation,
                 told: false,
                 tokens_enforced: self.context.settings.tokens_enforced,
@@ -219,7 +225,7 @@ impl LateTurns {
     }
 
     fn end(&self, request: Arc<TurnRequest>, conversation: ConversationId, cause: StoreError) {
-        self.resolver.resolve_later(request, Told::No, opened_failed(conversation, cause));
+        self.resolver.resolve_later(request, Told::No, opened_failed(conversation, cause), None);
     }
 
     /// A turn that has killed two processes, or has no message any more.

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::conversation::Phase;
 use super::manychat::ManyChatReport;
 use super::outbox::OutboxReport;
-use crate::domain::ConversationId;
+use crate::domain::{ConversationId, millis};
 use crate::model::ModelsReport;
 
 /// What one conversation shows of itself; updated by its actor, read by anybody.
@@ -55,7 +55,7 @@ impl Face {
         (state.phase != Phase::Idle).then(|| BusyConversation {
             conversation: state.conversation.map(|id| id.to_string()),
             phase: phase_name(state.phase),
-            phase_age_ms: u64::try_from(state.since.elapsed().as_millis()).unwrap_or(u64::MAX),
+            phase_age_ms: millis(state.since.elapsed()),
             waiting,
             turns: state.turns,
         })

@@ -6,6 +6,9 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 
+use crate::domain::millis;
+use crate::telemetry::crash_points;
+
 /// How often the ticker wants to run.
 const TICK: Duration = Duration::from_millis(500);
 /// Lag above which new requests are refused.
@@ -63,7 +66,7 @@ impl Pressure {
     /// Whether work is so late that new requests must be refused.
     #[must_use]
     pub fn is_too_high(&self, now: Instant) -> bool {
-        self.lag(now) > MOST_LAG
+        self.lag(now) > crash_points::lag_allowed(MOST_LAG)
     }
 
     /// A tick has come; returns how long to wait for the next.
@@ -83,10 +86,6 @@ async fn tick(pressure: Weak<Pressure>) {
     while let Some(pause) = pressure.upgrade().map(|pressure| pressure.ticked(Instant::now())) {
         tokio::time::sleep(pause).await;
     }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -2,12 +2,11 @@
 //! outbox, turns that never ended run once more, actions left open are ended, messages still waiting are answered late.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 use uuid::Uuid;
 
-use super::confirmer::Watched;
 use super::late::LateTurns;
 use super::places::Places;
 use super::supervised::Restarts;
@@ -93,7 +92,7 @@ impl Recoverer {
 
     /// `round`: what was tried before may be tried again.
     fn look_on(&self, round: bool) {
-        if !self.late.context.pulse.may_judge() || !self.places().begin_look(round) {
+        if !self.late.context.pulse.may_judge() || !self.places().begin_look(round, Instant::now()) {
             return;
         }
         let looking = Looking(self.clone());
@@ -144,8 +143,16 @@ impl Recoverer {
     async fn take_messages(&self) -> Result<(), StoreError> {
         let (context, settings) = (&self.late.context, &self.late.context.settings);
         let dead = settings.process_dead.as_secs_f64();
-        let most = i64::try_from(settings.late_turns).unwrap_or(i64::MAX);
-        for contact in inbox::orphaned(&context.database, &settings.tenant, dead, most).await? {
+        let (known, free) = (self.places().tried(), self.places().free());
+        let most = i64::try_from(free).unwrap_or(i64::MAX);
+        let contacts = match free {
+            0 => Vec::new(),
+            _ => inbox::orphaned(&context.database, &settings.tenant, dead, &known, most).await?,
+        };
+        if contacts.len() >= free {
+            self.places().expect_more();
+        }
+        for contact in contacts {
             if let Some(at_work) = self.begin(*contact.conversation.as_uuid()) {
                 let late = self.late.clone();
                 self.spawn(at_work, async move { late.answer_waiting(contact).await });
@@ -154,21 +161,16 @@ impl Recoverer {
         Ok(())
     }
 
-    /// Replies that were said need no model: all of them, at once.
+    /// Replies that were said need no model: all of them, at once. Each is the confirmer's then, for as long as it keeps it.
     async fn hand_on_replies(&self) -> Result<(), StoreError> {
         loop {
             let orphans = self.search(Left::Said, MOST_SAID).await?;
             for Orphan { turn, conversation, queued } in orphans.iter().copied() {
-                if !self.places().hand_on(*turn.as_uuid()) {
+                if !self.places().hand_on(*turn.as_uuid(), Instant::now()) {
                     return Ok(());
                 }
-                let found = if queued {
-                    self.late.confirmer.confirm(turn, Watched::default());
-                    "queued"
-                } else {
-                    self.late.confirmer.queue(turn, Watched::default());
-                    "said"
-                };
+                self.late.confirmer.take_over(turn, queued);
+                let found = if queued { "queued" } else { "said" };
                 tracing::warn!(%turn, %conversation, found, "reply of a dead process taken over");
             }
             if orphans.len() < MOST_SAID {

@@ -7,13 +7,14 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
-use super::answer::{Counted, Told};
+use super::answer::{Counted, Told, Undecided};
 use super::confirmer::{Confirmer, Watched};
 use super::outbox::OutboxWaker;
 use super::supervised::Restarts;
 use crate::domain::ConversationId;
 use crate::store::StoreError;
 use crate::store::owed::{self, Resolution, Resolved};
+use crate::telemetry::Seldom;
 use crate::telemetry::crash_points::{self, Sabotage};
 use crate::turn::{self, TurnContext, TurnRequest};
 
@@ -114,8 +115,15 @@ impl Resolver {
         self.ending.send_replace(true);
     }
 
-    /// Resolves a turn. `told`: whether the contact has read the escalation copy.
-    pub(super) fn resolve_later(&self, request: Arc<TurnRequest>, told: Told, failure: Failure) {
+    /// Resolves a turn. `told`: whether the contact has read the escalation copy. `reply`: kept until it is known what became
+    /// of the turn.
+    pub(super) fn resolve_later(
+        &self,
+        request: Arc<TurnRequest>,
+        told: Told,
+        failure: Failure,
+        reply: Option<Undecided>,
+    ) {
         let resolver = self.clone();
         let open = Counted::new(&self.open);
         let is_kept = request.rows.iter().all(|row| row.stored) || failure.left == Left::Opened;
@@ -123,7 +131,7 @@ impl Resolver {
         self.io.spawn(async move {
             let case = Case { request: &request, failure: &failure, told: told.known().await };
             resolver.restarts.supervise("resolver", || resolver.resolve(&case)).await;
-            drop((open, unrecorded));
+            drop((open, unrecorded, reply));
         });
     }
 
@@ -198,12 +206,20 @@ impl Resolver {
             match tokio::time::timeout(LIMIT, ending).await.unwrap_or(Err(StoreError::InDoubt)) {
                 Ok(conversation) => return self.handed_off(case, conversation),
                 Err(error) => {
-                    let conversation = case.failure.conversation.map(tracing::field::display);
-                    tracing::error!(turn = %case.request.id, conversation, err = %error, waiting = self.open(),
-                        "waiting turn handoff not queued");
+                    self.report_retry(case, &error);
                     wait(&mut pause, &error, place).await;
                 }
             }
+        }
+    }
+
+    /// One line for all that wait: while the database is away, every one of them tries again and again.
+    fn report_retry(&self, case: &Case<'_>, error: &StoreError) {
+        static TOLD: Seldom = Seldom::new();
+        if TOLD.now() {
+            let conversation = case.failure.conversation.map(tracing::field::display);
+            tracing::error!(turn = %case.request.id, conversation, err = %error, waiting = self.open(),
+                "waiting turn handoff not queued");
         }
     }
 

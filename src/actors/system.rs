@@ -119,6 +119,15 @@ fn worker_parts(
     }
 }
 
+/// Starts whoever calls ManyChat, within the rate that all processes share (ARC-48).
+fn start_manychat(delivery: Delivery, context: &TurnContext, place: &Arbiter, io: &Handle) -> ManyChat {
+    let (settings, calls) = (&context.settings, delivery.calls_per_second);
+    let rate =
+        DatabaseRate::new(context.database.clone(), settings.tenant.clone(), settings.process_dead, calls);
+    let place = Some(place.handle());
+    ManyChat::start(Parts::new(delivery, Arc::new(rate), context.pulse.clone(), io.clone(), place))
+}
+
 /// What pays, resolves and recovers owed replies.
 struct Recovery {
     confirmer: Confirmer,
@@ -205,22 +214,16 @@ impl System {
         let Wiring { runtime, context, database, beat, delivery, outbox, limits, arbiters } = wiring;
         let io = runtime.handle().clone();
         let tenant = context.settings.tenant.clone();
-        let dead = context.settings.process_dead;
         let restarts = Restarts::default();
         let pulse = context.pulse.clone();
-        let heartbeat =
-            Heartbeat::start(database.clone(), pulse.clone(), tenant.clone(), beat, restarts.clone())?;
+        let heartbeat = Heartbeat::start(database.clone(), pulse.clone(), tenant, beat, restarts.clone())?;
         let arbiters: Vec<Arbiter> =
             (0..arbiters.max(1)).map(|_| Arbiter::with_tokio_rt(move || runtime)).collect();
         // Delivery and supervision have an arbiter of their own: a flood of conversations must not delay them.
         let system_arbiter = Arbiter::with_tokio_rt(move || runtime);
         let pressure = Pressure::start(&io);
-        let calls = delivery.calls_per_second;
         let manychat = delivery.handle.clone();
-        let rate = DatabaseRate::new(context.database.clone(), tenant, dead, calls);
-        let place = Some(system_arbiter.handle());
-        let parts = Parts::new(delivery, Arc::new(rate), pulse.clone(), io.clone(), place);
-        let manychat_actor = ManyChat::start(parts);
+        let manychat_actor = start_manychat(delivery, &context, &system_arbiter, &io);
         let performer = Performer { database: context.database.clone(), manychat: manychat.clone() };
         let acting = Acting::new(performer, context.pulse.clone(), io.clone());
         acting.watch(&restarts);
@@ -318,15 +321,14 @@ impl Services {
         report.process = self.context.pulse.process().to_string();
         report.database_connections = open;
         report.database_connections_in_use = in_use;
-        report.heartbeat_age_ms =
-            self.heartbeat.age().map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
+        report.heartbeat_age_ms = self.heartbeat.age().map(crate::domain::millis);
         report.models = self.context.runner.report();
         report.manychat = self.manychat_actor.observe().await;
         if let Some(outbox) = &self.outbox {
             report.outbox = outbox.observe().await;
         }
         let lag = self.pressure.lag(Instant::now());
-        report.scheduling_lag_ms = u64::try_from(lag.as_millis()).unwrap_or(u64::MAX);
+        report.scheduling_lag_ms = crate::domain::millis(lag);
         Some(report)
     }
 }

@@ -126,7 +126,7 @@ fn block(channel: ChannelName, change: impl FnOnce(&mut DynamicBlock)) -> Result
 
 /// CHC-6, CHC-7: every limit of the platform and of the channel is checked.
 #[test]
-fn limits_are_checked() {
+fn a_block_at_each_limit_passes_and_one_beyond_is_refused() {
     let flow = || Button::Flow { caption: "Go".to_owned(), target: "flow".to_owned() };
     let reply = || QuickReply::Node { caption: "Yes".to_owned(), target: "node".to_owned() };
     let tag = || Action::AddTag { tag_name: "vip".to_owned() };

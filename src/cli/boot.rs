@@ -255,7 +255,7 @@ pub(super) fn start_system(
     Ok(System::start(wiring, snapshots)?)
 }
 
-/// What can be read of media (OPS-8). Reading media comes with its issue: until then nothing is.
+/// What can be read of media (OPS-8). Reading media is not built, so nothing is.
 pub(super) fn report_media() {
     tracing::info!(json.transcription = "null", images = false, ffmpeg = false, "media capabilities");
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use crate::config::demo;
+use crate::config::{self, demo};
 
 /// Arguments of the command.
 #[derive(clap::Args, Debug)]
@@ -16,9 +16,11 @@ pub(super) struct BootstrapArguments {
 /// Prints what was written and what was kept. Tools are opt-in (DEMO-2).
 pub(super) fn run(arguments: &BootstrapArguments) -> anyhow::Result<ExitCode> {
     let directory = Path::new(".");
-    let mut reports = demo::write_missing(directory)?;
+    // A `.env` that cannot be read is kept like any other; the next command says what is wrong with it.
+    let folder = demo::config_dir(&config::process_environment().unwrap_or_default());
+    let mut reports = demo::write_missing(directory, &folder)?;
     if arguments.tools {
-        reports.push(demo::write_missing_tools(directory)?);
+        reports.push(demo::write_missing_tools(directory, &folder)?);
     }
     for report in reports {
         println!("{report}");

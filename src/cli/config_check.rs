@@ -28,14 +28,17 @@ pub(super) fn run(arguments: &CheckArguments) -> anyhow::Result<ExitCode> {
         let found = ask_manychat(&loaded)?;
         loaded.warnings.extend(found);
     }
-    println!("config check passed ({})", loaded.settings.config_dir.display());
+    let (folder, count) = (loaded.settings.config_dir.display(), loaded.warnings.len());
+    let refused = arguments.strict && count > 0;
+    match (refused, count) {
+        (false, _) => println!("config check passed ({folder})"),
+        (true, 1) => eprintln!("config check failed ({folder}): 1 warning, which --strict refuses"),
+        (true, _) => eprintln!("config check failed ({folder}): {count} warnings, which --strict refuses"),
+    }
     for warning in &loaded.warnings {
         eprintln!("warning: {warning}");
     }
-    if arguments.strict && !loaded.warnings.is_empty() {
-        return Ok(ExitCode::FAILURE);
-    }
-    Ok(ExitCode::SUCCESS)
+    Ok(if refused { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// What ManyChat lacks, as far as it tells: a failure for what the service itself needs, warnings for the rest.

@@ -21,6 +21,7 @@ const NOTHING: &str = "nothing is stored about this contact";
 #[derive(clap::Args, Debug)]
 pub(super) struct FindArguments {
     /// The conversation's id, from a list or the log
+    #[arg(value_parser = super::id)]
     conversation: Uuid,
 }
 

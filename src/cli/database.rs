@@ -28,7 +28,7 @@ pub(super) fn run_with_two(
     work: impl AsyncFnOnce(&Loaded, &mut Client, &mut Client) -> anyhow::Result<ExitCode>,
 ) -> anyhow::Result<ExitCode> {
     let loaded = boot::load()?;
-    let database = boot::open_database(&loaded.settings)?;
+    let database = boot::share_database(&loaded.settings)?;
     local_http::block_on(async {
         let mut client = store::connect(&database.address).await.context("DATABASE_URL")?;
         let mut other = store::connect(&database.address).await.context("DATABASE_URL")?;

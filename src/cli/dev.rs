@@ -19,13 +19,14 @@ const WHERE: [&str; 2] = ["NODE_ENV", "AGENT_ENV"];
 pub(super) fn run() -> anyhow::Result<ExitCode> {
     serve::run_with(load, |settings| {
         println!("{}", welcome(settings));
-        open_browser(&page(settings));
+        open_browser(&playground::address(settings));
     })
 }
 
 fn load() -> anyhow::Result<Loaded> {
-    refuse_production(&config::process_environment()?.variables)?;
-    for report in demo::write_missing(Path::new("."))? {
+    let given = config::process_environment()?;
+    refuse_production(&given.variables)?;
+    for report in demo::write_missing(Path::new("."), &demo::config_dir(&given))? {
         println!("{report}");
     }
     // Once more: a `.env` may have been written just now.
@@ -46,13 +47,18 @@ fn refuse_production(variables: &BTreeMap<String, String>) -> anyhow::Result<()>
     Ok(())
 }
 
-fn page(settings: &Settings) -> String {
-    format!("http://127.0.0.1:{}{}", settings.port, playground::PATH)
-}
+/// The port of a command that is told nothing.
+const USUAL_PORT: u16 = 3000;
 
-/// How to reach the service. The secret stays in `.env`: no command prints one (CLI-9), so the line reads it there.
+/// How to reach the service. The secret stays in `.env`: no command prints one (CLI-9), so the line reads it there. The
+/// playground's key is in its address, because this terminal is where its user reads it (DEC-16).
 fn welcome(settings: &Settings) -> String {
-    let page = page(settings);
+    let page = playground::address(settings);
+    // Another terminal may not have this one's PORT.
+    let elsewhere = match settings.port {
+        USUAL_PORT => String::new(),
+        port => format!(" --url http://127.0.0.1:{port}"),
+    };
     let address = format!("http://127.0.0.1:{}{MESSAGE_PATH}", settings.port);
     let model = settings.model.agent.as_string();
     let switch = match settings.model.agent.provider {
@@ -83,7 +89,7 @@ fn welcome(settings: &Settings) -> String {
               -H \"Authorization: Bearer $(sed -n 's/^MANYCHAT_SHARED_SECRET=//p' .env)\" \\
               -H 'Content-Type: application/json' \\
               -d '{{\"subscriber_id\": \"1001\", \"text\": \"How much is the foundation course?\"}}'
-  or        agent simulate \"How much is the foundation course?\"
+  or        agent simulate{elsewhere} \"How much is the foundation course?\"
   Model     {model}, {switch}
   ManyChat  {manychat}
   Tools     {tools}

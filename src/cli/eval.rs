@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use clap::Subcommand;
 use futures_util::{StreamExt, stream};
+use serde::Serialize;
 
 use super::eval_offline::{self, Prepared};
 use super::eval_output::{Progress, coloured, put};
@@ -19,9 +20,20 @@ use crate::evals::{
 };
 use crate::model;
 
+/// What a run reads besides its options (EVAL-1, 05 section 2.2).
+const VARIABLES: &str = "\
+Variables, from the environment or .env:
+  EVAL_DIR             Directory of the suite, with cases.jsonl; without it the built-in golden suite
+  CONFIG_DIR           Directory of the tenant files (default: config)
+  AGENT_MODEL          The model that is evaluated; its provider's key too. With --mock the mock model
+  EVAL_MAX_LATENCY_MS  Longest turn (default: RACE_DEADLINE_MS)
+  EVAL_MAX_P95_MS      Fails a run whose p95 is above it
+  EVAL_JUDGE_MODEL     A second model that grades, tried on EVAL_DIR/calibration.jsonl first
+Without --mock all variables that `agent serve` requires have to be set.";
+
 /// Arguments of the command.
 #[derive(clap::Args, Debug)]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(args_conflicts_with_subcommands = true, after_help = VARIABLES)]
 pub(super) struct EvalArguments {
     #[command(subcommand)]
     command: Option<EvalCommand>,
@@ -83,18 +95,31 @@ fn run_suite(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
         eprintln!("warning: {}, {doubt}", suite.name);
     }
     if arguments.coverage {
-        put(&Coverage::of(&suite.cases, &tenant).text())?;
+        let coverage = Coverage::of(&suite.cases, &tenant);
+        match arguments.json {
+            true => put(&as_json(&coverage)?)?,
+            false => put(&coverage.text())?,
+        }
         return Ok(ExitCode::SUCCESS);
     }
     let suite = suite.choose(&Choice { only: arguments.only.clone(), grep: arguments.grep.clone() })?;
     // Every line of the set is checked before the first call costs money.
     let calibration =
         suite.calibration.as_ref().map(|(path, text)| Calibration::read(path, text)).transpose()?;
+    if evaluation.judge.is_some() {
+        let warnings = calibration.iter().flat_map(Calibration::warnings);
+        warnings.for_each(|warning| eprintln!("warning: {}, calibration.jsonl, {warning}", suite.name));
+    }
     let work = Work { arguments, settings, evaluation, suite, calibration };
     let (report, outcomes) = local_http::block_on(work.run(tenant))?;
     eval_record::write(&work.settings, &work.suite, &outcomes, &report.totals);
     let red = report.totals.failing() > 0 || report.totals.had_no_model() || work.is_too_slow(&report);
     Ok(if red { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// One object, whose texts cannot drive a terminal.
+fn as_json(value: &impl Serialize) -> anyhow::Result<String> {
+    Ok(visible_lines(&format!("{}\n", serde_json::to_string_pretty(value)?)).into_owned())
 }
 
 /// 07/REC-4. A stored playbook cannot be put into the prompt yet.
@@ -129,7 +154,7 @@ impl Work<'_> {
         let outcomes = self.outcomes(&bench, judge.as_ref()).await?;
         let report = Report::of(&self.suite, bench.model(), &outcomes, judge.as_ref());
         if self.arguments.json {
-            put(&visible_lines(&format!("{}\n", serde_json::to_string_pretty(&report)?)))?;
+            put(&as_json(&report)?)?;
             // The object goes into a file more often than not, where nobody would see this.
             report.totals.without_model().iter().for_each(|said| eprintln!("{said}"));
         } else {

@@ -1,7 +1,8 @@
 //! `agent eval compare`: two reports of `agent eval --json` side by side, as text and as a page for whoever reads the
 //! tone.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -11,6 +12,9 @@ use anyhow::Context;
 use super::eval_output::put;
 use crate::domain::visible_lines;
 use crate::evals::{self, Report};
+
+/// Largest report, in bytes: some ten thousand cases.
+const MOST: u64 = 64 * 1024 * 1024;
 
 /// Arguments of the command.
 #[derive(clap::Args, Debug)]
@@ -52,6 +56,16 @@ fn is_same(one: &Path, other: &Path) -> bool {
 }
 
 fn read(path: &Path) -> anyhow::Result<Report> {
-    let text = fs::read_to_string(path).with_context(|| format!("{} cannot be read", path.display()))?;
+    let text = contents(path).with_context(|| format!("{} cannot be read", path.display()))?;
     Ok(evals::parse_report(path, &text)?)
+}
+
+/// At most [`MOST`] bytes are read, also of what has no length, such as a pipe.
+fn contents(path: &Path) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(MOST + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MOST {
+        return Err(io::Error::new(ErrorKind::FileTooLarge, "it is larger than 64 MiB, as no report is"));
+    }
+    String::from_utf8(bytes).map_err(|_| io::Error::new(ErrorKind::InvalidData, "it is not UTF-8"))
 }

@@ -64,7 +64,11 @@ fn go_offline(environment: &mut Environment) {
     for name in ONLINE {
         variables.remove(name);
     }
-    if variables.get("EVAL_JUDGE_MODEL").is_some_and(|judge| !judge.starts_with("mock:")) {
+    let asked = variables.get("EVAL_JUDGE_MODEL").map(|judge| judge.trim()).filter(|judge| !judge.is_empty());
+    if asked.is_some_and(|judge| !judge.starts_with("mock:")) {
+        eprintln!(
+            "warning: EVAL_JUDGE_MODEL is left out: --mock asks no provider, and only mock:judge is offline"
+        );
         variables.remove("EVAL_JUDGE_MODEL");
     }
     let named = variables.get("AGENT_MODEL").is_some_and(|model| model.starts_with("mock:"));

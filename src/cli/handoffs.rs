@@ -29,6 +29,7 @@ pub(super) struct ListArguments {
 #[group(id = "which", required = true, multiple = false, args = ["ids", "subscriber"])]
 pub(super) struct CloseArguments {
     /// Ids of handoffs, or of conversations to close all of each
+    #[arg(value_parser = super::id)]
     ids: Vec<Uuid>,
     /// The ManyChat contact whose handoffs to close
     #[arg(long, value_name = "ID")]

@@ -67,6 +67,7 @@ use std::time::Duration;
 
 use clap::error::{ContextKind, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use uuid::Uuid;
 
 use crate::domain::{visible, visible_lines};
 use crate::telemetry;
@@ -80,6 +81,11 @@ const LAST_LINES: Duration = Duration::from_secs(2);
 fn put(out: &mut impl Write, words: fmt::Arguments<'_>) {
     let words = words.to_string();
     let _ = out.write_all(visible_lines(&words).as_bytes()).and_then(|()| out.flush());
+}
+
+/// An id on the command line.
+fn id(text: &str) -> Result<Uuid, &'static str> {
+    text.parse().map_err(|_| "an id is wanted as the lists and the log print it, a UUID such as 7d3f0a52-6f0e-4f5e-9a55-0c2b8f1d9e61")
 }
 
 /// The command line.
@@ -244,6 +250,7 @@ fn parse(words: &[OsString]) -> Result<Arguments, ExitCode> {
         eprint!("{usage}");
         return Err(ExitCode::from(WRONG_USE));
     }
+    let words = asked_for_help(words);
     let matches = Arguments::command().override_help(usage.clone()).try_get_matches_from(words);
     matches.and_then(|matches| Arguments::from_arg_matches(&matches)).map_err(|error| match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
@@ -261,6 +268,17 @@ fn parse(words: &[OsString]) -> Result<Arguments, ExitCode> {
             ExitCode::from(WRONG_USE)
         }
     })
+}
+
+/// `agent help …` is `agent … --help`, as other programs have it.
+fn asked_for_help(words: &[OsString]) -> Vec<OsString> {
+    match words {
+        [program, help, command @ ..] if help == "help" => {
+            let asked = std::iter::once(program).chain(command).cloned();
+            asked.chain([OsString::from("--help")]).collect()
+        }
+        _ => words.to_vec(),
+    }
 }
 
 fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
@@ -311,6 +329,35 @@ mod tests {
     fn the_command_line_is_well_formed() {
         Arguments::command().debug_assert();
         EvalProgram::command().debug_assert();
+    }
+
+    /// The front page's table has every command, and none that does not exist (CLI-3).
+    #[test]
+    fn the_readme_lists_every_command() {
+        let readme = include_str!("../../README.md");
+        let rows = readme.lines().filter(|line| line.starts_with("| `")).map(|line| {
+            let cell = line.split('|').nth(1).unwrap();
+            let words = cell.split('`').skip(1).step_by(2).map(|name| {
+                name.split(' ').take_while(|word| !word.starts_with('<')).collect::<Vec<_>>().join(" ")
+            });
+            words.collect::<Vec<_>>()
+        });
+        // `handoffs list`, `close`: further names of a row follow the first one's group.
+        let listed = rows.flat_map(|names| {
+            let group = names[0].split_once(' ').map_or("", |(group, _)| group).to_owned();
+            let full = |(index, name): (usize, &String)| {
+                if index == 0 { name.clone() } else { format!("{group} {name}") }
+            };
+            names.iter().enumerate().map(full).collect::<Vec<_>>()
+        });
+        let mut listed: Vec<String> = listed.collect();
+        let text = usage::usage(&Arguments::command());
+        let commands = text.split("Commands:\n").nth(1).unwrap().split("\n\n").next().unwrap();
+        let names = commands.lines().filter_map(|line| line.trim().split("  ").next());
+        let mut existing: Vec<String> = names.map(ToOwned::to_owned).collect();
+        listed.sort();
+        existing.sort();
+        assert_eq!(listed, existing);
     }
 
     /// Words of a page that deny a command which exists: they send its users away.

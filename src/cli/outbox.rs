@@ -42,6 +42,7 @@ pub(super) struct ListArguments {
 #[derive(clap::Args, Debug)]
 pub(super) struct ShowArguments {
     /// The row's id
+    #[arg(value_parser = super::id)]
     id: Uuid,
     /// Print a JSON object
     #[arg(long)]
@@ -50,9 +51,9 @@ pub(super) struct ShowArguments {
 
 /// Arguments of `retry` and `discard`.
 #[derive(clap::Args, Debug)]
-#[group(id = "which", required = true, multiple = false, args = ["ids", "all_dead"])]
 pub(super) struct ChangeArguments {
     /// Ids of dead rows
+    #[arg(required_unless_present = "all_dead", conflicts_with = "all_dead", value_parser = super::id)]
     ids: Vec<Uuid>,
     /// Every dead row
     #[arg(long)]
@@ -155,7 +156,7 @@ fn as_table(rows: &[OutboxRow]) -> String {
             database::span(row.age_secs),
             row.attempts.to_string(),
             texts(row),
-            row.error.clone().unwrap_or_default(),
+            last_error(row).unwrap_or_default(),
         ]
     }));
     database::table(&lines)
@@ -164,6 +165,16 @@ fn as_table(rows: &[OutboxRow]) -> String {
 /// How many texts of how many are out.
 fn texts(row: &OutboxRow) -> String {
     if row.lengths.is_empty() { String::new() } else { format!("{}/{}", row.sent, row.lengths.len()) }
+}
+
+/// The class of the last error; of a reply that was given up half out also how much the contact has got.
+fn last_error(row: &OutboxRow) -> Option<String> {
+    let error = row.error.as_deref()?;
+    let given_up = matches!(row.state, State::Dead | State::Discarded);
+    Some(match (given_up, row.sent, row.lengths.len()) {
+        (true, 1.., texts) if texts > 0 => format!("{error}, after {} of {texts} texts", row.sent),
+        _ => error.to_owned(),
+    })
 }
 
 fn as_lines(row: &OutboxRow) -> String {
@@ -185,7 +196,7 @@ fn as_lines(row: &OutboxRow) -> String {
         ("texts out", texts(row)),
         ("characters", lengths.join(", ")),
         ("actions", if row.actions.is_empty() { "-".to_owned() } else { row.actions.join(", ") }),
-        ("last error", row.error.clone().unwrap_or_else(|| "-".to_owned())),
+        ("last error", last_error(row).unwrap_or_else(|| "-".to_owned())),
     ];
     lines.iter().map(|(name, value)| format!("{name:13}{value}\n")).collect()
 }
@@ -207,4 +218,36 @@ fn as_json(row: &OutboxRow) -> Value {
         "actions": row.actions,
         "last_error": row.error,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser, Debug)]
+    struct Line {
+        #[command(flatten)]
+        change: ChangeArguments,
+    }
+
+    /// GAP-DL-10, CLI-6: `--json` says how the result is printed and nothing about which rows; without either way to name
+    /// rows, and with both, the use is wrong.
+    #[test]
+    fn json_goes_with_ids_and_with_all_dead() {
+        const ID: &str = "00000000-0000-4000-8000-000000000001";
+        let read = |words: &[&str]| Line::try_parse_from([&["change"][..], words].concat());
+        for words in [&[ID][..], &["--json", ID], &[ID, ID, "--json"]] {
+            let change = read(words).unwrap().change;
+            assert_eq!(change.json, words.contains(&"--json"), "{words:?}");
+            assert!(matches!(which(&change), Which::Ids(ids) if !ids.is_empty()), "{words:?}");
+        }
+        for words in [&["--all-dead"][..], &["--all-dead", "--json"]] {
+            assert!(matches!(which(&read(words).unwrap().change), Which::AllDead), "{words:?}");
+        }
+        for words in [&[][..], &["--json"], &["--all-dead", ID], &["--json", "--all-dead", ID]] {
+            assert!(read(words).is_err(), "{words:?}");
+        }
+    }
 }

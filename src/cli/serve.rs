@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use super::boot::{self, Loaded};
 use super::process::{self, Role};
 use crate::config::Settings;
+use crate::playground;
 
 /// Arguments of the command.
 #[derive(clap::Args, Debug)]
@@ -16,7 +17,12 @@ pub(super) struct ServeArguments {
 
 /// Runs until a signal ends it.
 pub(super) fn run(arguments: &ServeArguments) -> anyhow::Result<ExitCode> {
-    process::run(Role::Serve { workers: !arguments.no_workers }, boot::load, |_| {})
+    process::run(Role::Serve { workers: !arguments.no_workers }, boot::load, |settings| {
+        if settings.playground {
+            // Beside the log, which holds no key.
+            eprintln!("playground: {}", playground::address(settings));
+        }
+    })
 }
 
 /// The same with a call when the port is open, for `dev`.

@@ -23,7 +23,7 @@ pub(super) struct SimulateArguments {
     #[arg(short, long, default_value = "sim-001")]
     subscriber: String,
     /// Another server than the local one, for example https://agent.example.com
-    #[arg(long, value_name = "BASE")]
+    #[arg(long, value_name = "BASE", value_parser = base)]
     url: Option<String>,
     /// Contact token to send as `ai_token`
     #[arg(long, value_name = "VALUE")]
@@ -34,6 +34,17 @@ pub(super) struct SimulateArguments {
     /// The message; its words are joined by blanks
     #[arg(required = true)]
     message: Vec<String>,
+}
+
+/// The base of an address that can be asked.
+fn base(text: &str) -> Result<String, &'static str> {
+    let asked =
+        url::Url::parse(text).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+    if asked {
+        Ok(text.to_owned())
+    } else {
+        Err("an address is wanted, for example https://agent.example.com")
+    }
 }
 
 /// Exit 0 on a valid Dynamic Block, else 1 (CLI-54).

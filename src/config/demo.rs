@@ -6,8 +6,9 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use super::files::{CATALOG_FILE, PROMPT_FILE, RULES_FILE, TOOLS_FILE};
 use super::tenant::TenantFiles;
-use super::{ReservedNames, Tenant, TenantError};
+use super::{Environment, ReservedNames, Tenant, TenantError};
 
 /// `.env.example`.
 pub const ENV_EXAMPLE: &str = include_str!("../../.env.example");
@@ -33,7 +34,7 @@ pub const TOOLS: &str = include_str!("../../config/tools.json.example");
 /// What bootstrapping did with one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileReport {
-    /// Relative to the directory that was prepared, for example `config/rules.json`.
+    /// For example `config/rules.json`: relative to the directory that was prepared, unless `CONFIG_DIR` is absolute.
     pub path: PathBuf,
     /// Written, or left as it was.
     pub outcome: FileOutcome,
@@ -81,33 +82,42 @@ pub enum DemoError {
     },
 }
 
-/// Prepares `dir` for development (CLI-96): `config/` with persona, catalog and rules of the demo tenant, and an
-/// offline `.env` with a fresh secret, readable by its owner only. Never overwrites a file.
+/// Prepares `dir` for development (CLI-96): persona, catalog and rules of the demo tenant in `config_dir`, which is
+/// [`config_dir`]'s and relative to `dir`, and an offline `.env` with a fresh secret, readable by its owner only. Never
+/// overwrites a file.
 ///
 /// # Errors
 /// See [`DemoError`]. The `.env` is composed before the first file is written.
-pub fn write_missing(dir: &Path) -> Result<Vec<FileReport>, DemoError> {
+pub fn write_missing(dir: &Path, config_dir: &Path) -> Result<Vec<FileReport>, DemoError> {
     let secret = fresh_secret().map_err(DemoError::NoRandomBytes)?;
     let env = offline_env(ENV_EXAMPLE, &secret)?;
     let prompt = prompt();
-    let config = dir.join("config");
+    let config = dir.join(config_dir);
     let made = DirBuilder::new().recursive(true).create(&config);
     made.map_err(|reason| DemoError::NotWritten { path: config, reason })?;
     let files = [
-        ("config/prompt.md", prompt.as_str(), TENANT_FILE_MODE),
-        ("config/catalog.json", CATALOG, TENANT_FILE_MODE),
-        ("config/rules.json", RULES, TENANT_FILE_MODE),
-        (".env", env.as_str(), SECRET_FILE_MODE),
+        (config_dir.join(PROMPT_FILE), prompt.as_str(), TENANT_FILE_MODE),
+        (config_dir.join(CATALOG_FILE), CATALOG, TENANT_FILE_MODE),
+        (config_dir.join(RULES_FILE), RULES, TENANT_FILE_MODE),
+        (PathBuf::from(".env"), env.as_str(), SECRET_FILE_MODE),
     ];
     files.into_iter().map(|(path, content, mode)| write_if_missing(dir, path, content, mode)).collect()
 }
 
-/// Writes the demo tenant's `config/tools.json` beside the others, where there is none.
+/// Writes the demo tenant's `tools.json` beside the others, where there is none.
 ///
 /// # Errors
 /// [`DemoError::NotWritten`].
-pub fn write_missing_tools(dir: &Path) -> Result<FileReport, DemoError> {
-    write_if_missing(dir, "config/tools.json", TOOLS, TENANT_FILE_MODE)
+pub fn write_missing_tools(dir: &Path, config_dir: &Path) -> Result<FileReport, DemoError> {
+    write_if_missing(dir, config_dir.join(TOOLS_FILE), TOOLS, TENANT_FILE_MODE)
+}
+
+/// Where every command looks for the tenant files, for one that runs before the variables are checked (CFG-1, CFG-2): what
+/// is written anywhere else would never be found. A blank `CONFIG_DIR`, which the check refuses, counts as unset here.
+#[must_use]
+pub fn config_dir(environment: &Environment) -> PathBuf {
+    let named = environment.variables.get("CONFIG_DIR").filter(|dir| !dir.trim().is_empty());
+    named.map_or_else(|| PathBuf::from("config"), PathBuf::from)
 }
 
 /// The demo tenant with all four files, as tests and the built-in suite use it (DEMO-1, GOLD-0).
@@ -158,8 +168,8 @@ fn fresh_secret() -> io::Result<String> {
 }
 
 /// Creates the file only if nothing has its name, in one step of the file system.
-fn write_if_missing(dir: &Path, name: &str, content: &str, mode: u32) -> Result<FileReport, DemoError> {
-    let path = dir.join(name);
+fn write_if_missing(dir: &Path, name: PathBuf, content: &str, mode: u32) -> Result<FileReport, DemoError> {
+    let path = dir.join(&name);
     let outcome = match OpenOptions::new().write(true).create_new(true).mode(mode).open(&path) {
         Ok(mut file) => match file.write_all(content.as_bytes()) {
             Ok(()) => FileOutcome::Created,
@@ -172,7 +182,7 @@ fn write_if_missing(dir: &Path, name: &str, content: &str, mode: u32) -> Result<
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => FileOutcome::Kept,
         Err(reason) => return Err(DemoError::NotWritten { path, reason }),
     };
-    Ok(FileReport { path: PathBuf::from(name), outcome })
+    Ok(FileReport { path: name, outcome })
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ fn env_of(dir: &TestDir) -> BTreeMap<String, String> {
 #[test]
 fn a_fresh_directory_gets_the_demo_tenant() {
     let dir = TestDir::new();
-    let reports = write_missing(dir.path()).unwrap();
+    let reports = write_missing(dir.path(), Path::new("config")).unwrap();
     let created: Vec<_> = ["config/prompt.md", "config/catalog.json", "config/rules.json", ".env"]
         .map(|path| (path, FileOutcome::Created))
         .to_vec();
@@ -40,13 +40,16 @@ fn waits(warning: &Warning) -> bool {
 #[test]
 fn tools_come_when_they_are_asked_for() {
     let dir = TestDir::new();
-    write_missing(dir.path()).unwrap();
-    assert_eq!(write_missing_tools(dir.path()).unwrap().to_string(), "created  config/tools.json");
+    write_missing(dir.path(), Path::new("config")).unwrap();
+    assert_eq!(
+        write_missing_tools(dir.path(), Path::new("config")).unwrap().to_string(),
+        "created  config/tools.json"
+    );
     let (tenant, warnings) = Tenant::load(&dir.path().join("config"), &ReservedNames::default()).unwrap();
     assert!(tenant.tools.is_some_and(|tools| tools.offers_any()));
     assert!(warnings.iter().all(waits), "{warnings:?}");
     dir.write("config/tools.json", "{}");
-    assert_eq!(write_missing_tools(dir.path()).unwrap().outcome, FileOutcome::Kept);
+    assert_eq!(write_missing_tools(dir.path(), Path::new("config")).unwrap().outcome, FileOutcome::Kept);
     assert_eq!(dir.read("config/tools.json"), "{}");
 }
 
@@ -57,7 +60,7 @@ fn nothing_is_overwritten() {
     dir.write(".env", "PORT=1\n");
     std::fs::create_dir(dir.path().join("config")).unwrap();
     dir.write("config/rules.json", "mine");
-    let reports = write_missing(dir.path()).unwrap();
+    let reports = write_missing(dir.path(), Path::new("config")).unwrap();
     let kept: Vec<_> = reports.iter().filter(|report| report.outcome == FileOutcome::Kept).collect();
     assert_eq!(kept.len(), 2, "{reports:?}");
     assert_eq!((dir.read(".env").as_str(), dir.read("config/rules.json").as_str()), ("PORT=1\n", "mine"));
@@ -68,7 +71,7 @@ fn nothing_is_overwritten() {
 #[test]
 fn the_offline_env_boots_without_a_warning() {
     let dir = TestDir::new();
-    write_missing(dir.path()).unwrap();
+    write_missing(dir.path(), Path::new("config")).unwrap();
     let (settings, warnings) = Settings::from_vars(&env_of(&dir)).unwrap();
     assert!(warnings.is_empty(), "{warnings:?}");
     assert_eq!(settings.model.agent.as_string(), "mock:demo");
@@ -77,7 +80,7 @@ fn the_offline_env_boots_without_a_warning() {
     let secret = settings.shared_secrets.iter().next().unwrap().to_owned();
     assert!(secret.len() == 64 && secret.bytes().all(|byte| byte.is_ascii_hexdigit()));
     let second = TestDir::new();
-    write_missing(second.path()).unwrap();
+    write_missing(second.path(), Path::new("config")).unwrap();
     let (other, _) = Settings::from_vars(&env_of(&second)).unwrap();
     assert_ne!(other.shared_secrets.iter().next(), Some(secret.as_str()), "the secret is fresh each time");
 }
@@ -86,7 +89,7 @@ fn the_offline_env_boots_without_a_warning() {
 #[test]
 fn the_env_is_readable_by_its_owner_only() {
     let dir = TestDir::new();
-    write_missing(dir.path()).unwrap();
+    write_missing(dir.path(), Path::new("config")).unwrap();
     let mode = std::fs::metadata(dir.path().join(".env")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
 }
@@ -107,7 +110,7 @@ fn a_line_that_is_gone_is_named() {
 fn a_path_that_cannot_be_written_is_named() {
     let dir = TestDir::new();
     dir.write("config", "a file, no directory");
-    let message = write_missing(dir.path()).unwrap_err().to_string();
+    let message = write_missing(dir.path(), Path::new("config")).unwrap_err().to_string();
     assert!(message.contains("config cannot be written"), "{message}");
     assert!(!dir.path().join(".env").exists());
 }

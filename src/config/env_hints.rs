@@ -1,14 +1,21 @@
 //! Warnings about an environment that boots: what is missing or odd and shows only later.
 
+use std::time::Duration;
+
 use super::environment::SECRET_CHARACTERS;
 use super::variables::Variables;
-use super::{ModelName, NodeEnv, Settings};
+use super::{DatabaseUrl, ModelName, NodeEnv, Settings};
 use crate::domain::Provider;
 
 /// The secret as `.env.example` has it.
 const EXAMPLE_SECRET: &str = "change-me-to-a-long-random-string";
 /// The host of `PUBLIC_BASE_URL` as `.env.example` has it.
 const EXAMPLE_HOST: &str = "agent.example.com";
+/// What is appended to `PUBLIC_BASE_URL` (ENV-15); the route itself is a room above.
+const MESSAGE_PATH: &str = "/v1/channels/manychat/message";
+/// Longest deadline that leaves the answer time to arrive before ManyChat hangs up after 10 seconds (DEC-21: tests allow
+/// half a second).
+const LONGEST_DEADLINE: Duration = Duration::from_millis(9500);
 /// Fewest output tokens with which a model that thinks has room for thoughts and a reply.
 const ROOM_TO_THINK: u32 = 2000;
 
@@ -20,6 +27,8 @@ pub(super) fn hints(vars: &mut Variables<'_>, settings: &Settings) {
     fallback(vars, settings);
     thinking(vars, settings);
     secrets(vars, settings);
+    deadline(vars, settings);
+    public_address(vars, settings);
     delivery(vars, settings);
     development_in_use(vars, settings);
     production(vars, settings);
@@ -96,6 +105,45 @@ fn secrets(vars: &mut Variables<'_>, settings: &Settings) {
             vars.warn(NAME, format!("entry {position} is the text of .env.example, which anybody can read"));
         }
     }
+    let admin = settings.admin_token.as_ref().map(|token| token.expose().as_str());
+    if settings.shared_secrets.iter().any(|secret| Some(secret) == admin) {
+        let text = "is also in MANYCHAT_SHARED_SECRET: whoever may edit ManyChat's flow could open /admin; take another";
+        vars.warn("ADMIN_TOKEN", text);
+    }
+}
+
+/// ManyChat ends its call after 10 seconds, whatever the answer.
+fn deadline(vars: &mut Variables<'_>, settings: &Settings) {
+    if settings.race_deadline > LONGEST_DEADLINE {
+        let text = format!(
+            "is {}: ManyChat ends its call after 10000 ms and the contact gets nothing; at most {} leaves time to answer",
+            settings.race_deadline.as_millis(),
+            LONGEST_DEADLINE.as_millis()
+        );
+        vars.warn("RACE_DEADLINE_MS", text);
+    }
+}
+
+/// ENV-15: the path is appended to whatever stands there, and the whole goes into responses. Never repeats the value, which
+/// may hold a password.
+fn public_address(vars: &mut Variables<'_>, settings: &Settings) {
+    const NAME: &str = "PUBLIC_BASE_URL";
+    let Ok(url) = url::Url::parse(&settings.public_base_url) else { return };
+    if url.path().contains(MESSAGE_PATH) {
+        let text = format!(
+            "holds {MESSAGE_PATH}, which is appended to it: every callback would be a 404; leave it out"
+        );
+        vars.warn(NAME, text);
+    }
+    if url.query().is_some() || url.fragment().is_some() {
+        vars.warn(NAME, "holds `?` or `#`: the path appended behind it would be no path; leave them out");
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        vars.warn(
+            NAME,
+            "holds a user or a password: it stands in responses, so anybody may read it; leave it out",
+        );
+    }
 }
 
 /// ENV-17 and GAP-DL-12. The playground brings an account of its own when there is no token (DEC-16).
@@ -162,6 +210,10 @@ fn production(vars: &mut Variables<'_>, settings: &Settings) {
             "AGENT_FALLBACK_MODEL",
             "is the mock model: it answers for the demo tenant and for nobody else",
         );
+    }
+    if !matches!(settings.database, DatabaseUrl::Postgres(_)) {
+        let text = "is the embedded server, made for development: one process, and nobody else backs it up; name a Postgres";
+        vars.warn("DATABASE_URL", text);
     }
     if is_plain_and_far(&settings.manychat.api_base) {
         let text = "begins with http:// and names another machine: key and texts go there unencrypted";

@@ -87,6 +87,71 @@ fn what_is_left_of_the_offline_set_up_warns_once_there_is_a_key() {
     assert!(warnings(LIVE).is_empty(), "an address that only resembles the example is the tenant's own");
 }
 
+/// CLI-62, DEC-2: an embedded server that was asked for boots in production, and is most likely left over.
+#[test]
+fn an_embedded_database_warns_in_production_only() {
+    for address in ["embedded", "embedded:.data/postgres", "pglite:data"] {
+        let database = [("DATABASE_URL", address)];
+        let found = warnings(&[LIVE, &database[..]].concat());
+        assert!(
+            found.len() == 1 && found[0].starts_with("DATABASE_URL: is the embedded"),
+            "{address}: {found:?}"
+        );
+        assert!(warnings(&database).is_empty(), "{address}");
+    }
+}
+
+/// ENV-15, ENV-26: what is more than a base warns, for it boots (05 section 2.2), and is not repeated.
+#[test]
+fn a_public_address_that_is_more_than_a_base_warns() {
+    for (address, word) in [
+        ("https://a.test/v1/channels/manychat/message", "appended to it"),
+        ("https://a.test/base/v1/channels/manychat/message/", "appended to it"),
+        ("https://a.test/?planted=1", "no path"),
+        ("https://a.test/#planted", "no path"),
+        ("https://planted:planted@a.test", "a password"),
+        ("https://planted@a.test/base", "a password"),
+    ] {
+        let found = warnings(&[("PUBLIC_BASE_URL", address)]);
+        assert_eq!(found.len(), 1, "{address}: {found:?}");
+        assert!(found[0].starts_with("PUBLIC_BASE_URL: ") && found[0].contains(word), "{address}: {found:?}");
+        assert!(!found[0].contains("planted"), "{address}: {found:?}");
+    }
+    assert!(warnings(&[("PUBLIC_BASE_URL", "https://a.test:8443/v1/channels/")]).is_empty());
+}
+
+/// DEC-21: a deadline that ManyChat does not wait for warns.
+#[test]
+fn a_deadline_beyond_manychats_warns() {
+    let found = |value: &str| warnings(&[("RACE_DEADLINE_MS", value)]);
+    assert!(found("9500").is_empty());
+    for value in ["9501", "10000", "20000"] {
+        let found = found(value);
+        assert!(
+            found.len() == 1 && found[0].starts_with(&format!("RACE_DEADLINE_MS: is {value}: ")),
+            "{found:?}"
+        );
+    }
+}
+
+/// DEC-14: two doors, two keys. The value is not repeated.
+#[test]
+fn an_admin_token_that_is_a_shared_secret_warns() {
+    let found = |token: &str| {
+        warnings(&[
+            ("MANYCHAT_SHARED_SECRET", "planted-secret-one,planted-secret-two"),
+            ("ADMIN_TOKEN", token),
+        ])
+    };
+    let same = found("planted-secret-two");
+    assert!(
+        same.len() == 1 && same[0].starts_with("ADMIN_TOKEN: is also in MANYCHAT_SHARED_SECRET"),
+        "{same:?}"
+    );
+    assert!(!same[0].contains("planted"), "{same:?}");
+    assert!(found("planted-secret-three").is_empty());
+}
+
 /// USE-6
 #[test]
 fn pricing_overrides_are_rows_of_prices() {
@@ -119,8 +184,9 @@ fn pricing_overrides_are_rows_of_prices() {
 fn evaluation_variables_are_strict_only_for_the_evaluation() {
     for value in ["", "0", "soon", "1.5"] {
         let vars = vars(&[("EVAL_MAX_LATENCY_MS", Some(value))]);
-        let (settings, _) = Settings::from_vars(&vars).unwrap();
-        assert_eq!(settings.eval_max_latency, settings.race_deadline);
+        let (settings, warnings) = Settings::from_vars(&vars).unwrap();
+        let is_told = warnings.iter().any(|warning| warning.to_string().contains("EVAL_MAX_LATENCY_MS"));
+        assert_eq!(is_told, !value.is_empty(), "{value}: {warnings:?}");
         let message = EvalSettings::from_vars(&vars, &settings).unwrap_err().to_string();
         assert!(names(&message, "EVAL_MAX_LATENCY_MS"), "{message}");
     }
@@ -129,7 +195,6 @@ fn evaluation_variables_are_strict_only_for_the_evaluation() {
     assert!(warnings.is_empty());
     let evaluation = EvalSettings::from_vars(&vars, &settings).unwrap();
     assert_eq!(evaluation.max_latency, Duration::from_secs(20));
-    assert_eq!(settings.eval_max_latency, evaluation.max_latency);
     assert_eq!(evaluation.judge.unwrap().as_string(), "mock:judge");
     assert_eq!(evaluation.max_p95, None);
 }

@@ -168,8 +168,8 @@ fn read(vars: &mut Variables<'_>) -> Option<Settings> {
     let playground = playground(vars, node_env);
     let worker_health_port = vars.whole_if_filled("WORKER_HEALTH_PORT", 1..=u16::MAX);
     let beats = process_times(vars);
+    super::eval_settings::hint_at_latency(vars);
     let process = process?;
-    let race_deadline = race_deadline?;
     let (process_beat, process_dead) = beats?;
     Some(Settings {
         node_env: process.node_env,
@@ -185,7 +185,7 @@ fn read(vars: &mut Variables<'_>) -> Option<Settings> {
         public_base_url: public_base_url?,
         shared_secrets: shared_secrets?,
         tokens_enforced: tokens_enforced?,
-        race_deadline,
+        race_deadline: race_deadline?,
         model_abort: model_abort?,
         rate_limit_per_minute: rate_limit_per_minute?,
         outbox_retry: Duration::from_secs(u64::from(outbox_retry_minutes?) * 60),
@@ -196,8 +196,6 @@ fn read(vars: &mut Variables<'_>) -> Option<Settings> {
         process_beat,
         process_dead,
         media_base_url: media_base_url?,
-        eval_dir: vars.filled("EVAL_DIR").map(PathBuf::from),
-        eval_max_latency: super::eval_settings::lenient_latency(vars, race_deadline),
     })
 }
 

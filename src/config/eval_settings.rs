@@ -11,7 +11,8 @@ use super::{ModelName, Settings, SettingsError};
 /// Variables of an evaluation run, checked strictly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EvalSettings {
-    /// `EVAL_DIR`; the built-in golden suite when unset or blank.
+    /// `EVAL_DIR`; the built-in golden suite when unset. Blank is refused (ENV-2, ENV-3): a pipeline whose variable got
+    /// lost would be green for the wrong suite.
     pub dir: Option<PathBuf>,
     /// `EVAL_MAX_LATENCY_MS`; the race deadline when unset. Equal is allowed (ASSERT-7).
     pub max_latency: Duration,
@@ -46,8 +47,9 @@ fn read(vars: &mut Variables<'_>, settings: &Settings) -> Option<EvalSettings> {
     };
     let max_p95 = vars.whole_if_filled("EVAL_MAX_P95_MS", 1..=MOST);
     let judge = vars.optional_model("EVAL_JUDGE_MODEL");
+    let dir = dir(vars);
     Some(EvalSettings {
-        dir: vars.filled("EVAL_DIR").map(PathBuf::from),
+        dir: dir?,
         max_latency: max_latency?,
         max_p95: max_p95?.map(milliseconds),
         judge: judge?,
@@ -55,16 +57,22 @@ fn read(vars: &mut Variables<'_>, settings: &Settings) -> Option<EvalSettings> {
     })
 }
 
-/// The latency for everything but `agent eval`: a faulty value warns and the race deadline holds.
-pub(super) fn lenient_latency(vars: &mut Variables<'_>, race_deadline: Duration) -> Duration {
+fn dir(vars: &mut Variables<'_>) -> Option<Option<PathBuf>> {
+    const NAME: &str = "EVAL_DIR";
+    match (vars.raw(NAME), vars.filled(NAME)) {
+        (Some(_), None) => {
+            vars.refuse(NAME, "is blank; name a suite, or unset it for the built-in golden suite")
+        }
+        (_, dir) => Some(dir.map(PathBuf::from)),
+    }
+}
+
+/// For everything but `agent eval`, which reads it strictly: a faulty latency warns and stops nothing (ASSERT-9).
+pub(super) fn hint_at_latency(vars: &mut Variables<'_>) {
     let before = vars.faults.len();
     let found = vars.whole_if_filled("EVAL_MAX_LATENCY_MS", 1..=MOST);
     vars.faults.truncate(before);
-    match found {
-        Some(value) => value.map_or(race_deadline, |value| Duration::from_millis(u64::from(value))),
-        None => {
-            vars.warn("EVAL_MAX_LATENCY_MS", "is no whole number above 0; `agent eval` will refuse it");
-            race_deadline
-        }
+    if found.is_none() {
+        vars.warn("EVAL_MAX_LATENCY_MS", "is no whole number above 0; `agent eval` will refuse it");
     }
 }

@@ -59,11 +59,6 @@ pub struct Settings {
     pub process_dead: Duration,
     /// `MANYCHAT_MEDIA_BASE_URL`, never in production.
     pub media_base_url: Option<String>,
-    /// `EVAL_DIR`.
-    pub eval_dir: Option<PathBuf>,
-    /// `EVAL_MAX_LATENCY_MS`; the race deadline when unset or not usable. Evaluation variables never stop a boot;
-    /// `agent eval` reads them strictly through [`super::EvalSettings`].
-    pub eval_max_latency: Duration,
 }
 
 /// `NODE_ENV` (DEC-1).

@@ -92,7 +92,7 @@ pub struct TenantError {
 #[derive(Debug, thiserror::Error)]
 pub enum TenantProblem {
     /// A required file is not there: make it, for instance from its example.
-    #[error("{kind} is missing: {} does not exist; copy {file}.example and edit it, or run `agent bootstrap` for the demo tenant's", path.display())]
+    #[error("{kind} is missing: {} does not exist{}; copy {file}.example and edit it, or run `agent bootstrap` for the demo tenant's", path.display(), folder_note(path))]
     Missing {
         /// For example `the catalog`.
         kind: &'static str,
@@ -116,15 +116,21 @@ pub enum TenantProblem {
         path: PathBuf,
     },
     /// The file is not JSON; comments and trailing commas are refused too (LOAD-6).
-    #[error("{} is not valid JSON: {reason}", path.display())]
+    #[error("{} is not valid JSON: {instead}{reason}", path.display())]
     NotJson {
         /// The file.
         path: PathBuf,
+        /// What the file is instead, when that says more than the parser does; with a colon behind it.
+        instead: &'static str,
         /// The parser's reason with line and column.
         reason: serde_json::Error,
     },
-    /// The file has keys of an earlier shape (LOAD-20): run `agent upgrade`.
-    #[error("{file} has keys of an earlier version: {}; run `agent upgrade` to rename them", keys.join(", "))]
+    /// The file has keys of an earlier shape (LOAD-20): rename them. `agent upgrade`, which the rule names, is not built.
+    #[error(
+        "{file} has keys of an earlier version: {}; run `agent upgrade` to rename them: this version has no such command \
+         yet, so rename them by hand (config/README.md, How the files are read)",
+        keys.join(", ")
+    )]
     EarlierShape {
         /// For example `catalog.json`.
         file: &'static str,
@@ -137,6 +143,16 @@ pub enum TenantProblem {
         /// All faults of the file, or of the cross checks.
         faults: Vec<Fault>,
     },
+}
+
+/// A folder that is not there at all is most likely named wrongly (CFG-1).
+fn folder_note(path: &Path) -> &'static str {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() && !folder.exists() => {
+            ", and neither does its folder, which CONFIG_DIR names (`config` when unset)"
+        }
+        _ => "",
+    }
 }
 
 /// `Invalid <file>` and one line per fault, file by file.
@@ -277,7 +293,7 @@ impl Notes {
     ) -> Result<T, TenantProblem> {
         self.hashes.push(FileHash::of(file, &content));
         let root = serde_json::from_slice(without_byte_order_mark(&content))
-            .map_err(|reason| TenantProblem::NotJson { path, reason })?;
+            .map_err(|reason| TenantProblem::NotJson { path, instead: instead_of_json(&content), reason })?;
         let keys = files::earlier_keys(file, &root);
         if !keys.is_empty() {
             return Err(TenantProblem::EarlierShape { file, keys });
@@ -298,6 +314,17 @@ impl Notes {
         let (faults, warnings) = files::cross_check(parts);
         self.warnings.extend(warnings);
         if faults.is_empty() { Ok(()) } else { Err(TenantProblem::Invalid { faults }) }
+    }
+}
+
+/// The parser knows JSON only; a file that holds nothing, or other bytes than text, is told in the words of whoever saved it.
+fn instead_of_json(content: &[u8]) -> &'static str {
+    if without_byte_order_mark(content).iter().all(u8::is_ascii_whitespace) {
+        return "the file is empty: ";
+    }
+    match std::str::from_utf8(content) {
+        Ok(_) => "",
+        Err(_) => "it is not UTF-8 text, save it as UTF-8: ",
     }
 }
 

@@ -73,6 +73,33 @@ fn invalid_json_is_called_that() {
     }
 }
 
+/// LOAD-3: what a parser of JSON cannot know is told before its reason: an empty file, and one in another encoding.
+#[test]
+fn a_file_that_is_no_text_of_json_is_called_what_it_is() {
+    let utf16: Vec<u8> = "\u{feff}{}".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    for (content, words) in [
+        (&b""[..], "is not valid JSON: the file is empty: EOF"),
+        (b" \n", "is not valid JSON: the file is empty: EOF"),
+        (b"\xef\xbb\xbf", "is not valid JSON: the file is empty: EOF"),
+        (&utf16, "is not valid JSON: it is not UTF-8 text, save it as UTF-8: expected value"),
+    ] {
+        let dir = demo_dir();
+        dir.write("catalog.json", content);
+        let message = refusal(&dir);
+        assert!(message.contains(words), "{words}: {message}");
+    }
+}
+
+/// CFG-1: a folder that is not there is most likely named wrongly.
+#[test]
+fn a_folder_that_is_not_there_is_named_with_its_variable() {
+    let dir = TestDir::new();
+    let message = Tenant::load(&dir.path().join("conf"), &ReservedNames::default()).unwrap_err().to_string();
+    assert!(message.contains("conf/prompt.md does not exist, and neither does its folder"), "{message}");
+    assert!(message.contains("CONFIG_DIR"), "{message}");
+    assert!(!refusal(&dir).contains("CONFIG_DIR"), "the folder is there");
+}
+
 /// A file that exists and cannot be read is not called missing.
 #[test]
 fn an_unreadable_file_is_called_that() {
@@ -225,7 +252,7 @@ fn rules_have_the_defaults_of_the_table() {
 
 /// ACC-CFG-5, LANG-1, CFG-7, RULE-1, AC-19 and the other rules of section 5.
 #[test]
-fn rules_fields_follow_their_rules() {
+fn rules_outside_their_bounds_are_refused_with_their_place() {
     for value in [json!(1.7), json!(-0.1), json!("0.5")] {
         assert_refused("rules.confidenceThreshold", value, &["  confidenceThreshold: "]);
     }
@@ -398,6 +425,20 @@ fn repeated_keys_and_byte_order_marks_are_no_fault() {
 #[test]
 fn texts_are_not_trimmed() {
     assert_eq!(assert_loads("rules.messages.closer", json!(" ")).rules.messages.closer.as_deref(), Some(" "));
+}
+
+/// LOAD-16: a text of blanks loads, and warns wherever a contact would get it.
+#[test]
+fn a_blank_message_warns() {
+    for path in ["acknowledgement", "escalation", "mediaFallback", "closer"] {
+        let found = Files::demo().set(&format!("rules.messages.{path}"), json!(" \n")).warnings();
+        assert_eq!(
+            found,
+            [format!("rules.json: messages.{path}: is blank: the contact would get an empty message")]
+        );
+    }
+    let found = Files::demo().set("rules.openingTrigger.message", json!("  ")).warnings();
+    assert!(found[0].starts_with("rules.json: openingTrigger.message: is blank"), "{found:?}");
 }
 
 /// PRM-1, PRM-2, PRM-3

@@ -71,7 +71,11 @@ impl fmt::Display for SettingsError {
                  bootstrap` only writes the files."
             )?;
         }
-        write!(out, "See .env.example for every variable and an example of its value.")
+        write!(
+            out,
+            "Where there is no .env, `agent bootstrap` writes one. Every variable with an example of its value: the \
+             repository's .env.example."
+        )
     }
 }
 

@@ -5,6 +5,12 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
+/// A time in whole milliseconds, as reports and log lines give it; the largest number for one that is too long.
+#[must_use]
+pub fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// Where business time comes from: windows, gaps and hours are computed from it, never lanes, beats or claims,
 /// which use the database's clock (ARC-50).
 pub trait Clock: Send + Sync + 'static {

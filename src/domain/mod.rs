@@ -9,7 +9,7 @@ mod text;
 mod visible;
 mod vocabulary;
 
-pub use clock::{Clock, Deadline, SystemClock, TestClock};
+pub use clock::{Clock, Deadline, SystemClock, TestClock, millis};
 pub use ids::{ConversationId, Fence, ProcessId, SubscriberId, TenantId, TurnId};
 pub use money::{MinorUnits, Usd, decimals_of};
 pub use text::{ContactText, Redacted};

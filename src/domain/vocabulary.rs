@@ -214,6 +214,22 @@ mod tests {
         assert_eq!(error.to_string(), "unknown channel, known are: whatsapp, instagram, messenger, telegram");
     }
 
+    /// LANG-3, ESC-1, 01/REP-8, GAP-DB-4: the words are English identifiers, the same for every tenant, and no others can be
+    /// written.
+    #[test]
+    fn the_words_are_fixed() {
+        fn words<T: fmt::Display>(all: &[T]) -> String {
+            all.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+        }
+        let known =
+            "price_negotiation complaint out_of_scope explicit_request low_confidence payment_reported";
+        assert_eq!(words(EscalationReason::ALL), known);
+        let known = "answered_inline answered_scripted deferred escalated_precheck escalated_model failed_validation \
+                     error media_fallback nudge_sent nudge_skipped";
+        assert_eq!(words(Outcome::ALL), known);
+        assert!("Deferred".parse::<Outcome>().is_err() && "queja".parse::<EscalationReason>().is_err());
+    }
+
     /// ESC-1, REP-8: words round-trip.
     #[test]
     fn every_word_parses_back_to_its_value() {

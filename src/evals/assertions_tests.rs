@@ -157,6 +157,8 @@ fn lines_are_counted_per_message() {
 /// A-13, ASSERT-7, ACC-EV-13: equal is allowed.
 #[test]
 fn the_latency_budget_includes_its_limit() {
+    let shown_equal = Observed { latency: Duration::from_micros(1_900), ..seen(&["Yes."]) };
+    assert!(within(&answer(""), &shown_equal, Duration::from_millis(1)).is_empty(), "1 ms, 1 ms allowed");
     let took = |ms: u64| Observed { latency: Duration::from_millis(ms), ..seen(&["Yes."]) };
     holds(&answer(""), &took(8000));
     let (code, said) = only(&answer(""), &took(9000));

@@ -10,9 +10,8 @@ use super::case::{Case, Contact, PastTurn};
 use crate::channel;
 use crate::config::Tenant;
 use crate::domain::{ChannelName, ContactText, ConversationId, EscalationReason, Usd};
-use crate::model::{
-    self, Bill, HistoryTurn, Offering, Reply, Runner, Spent, SystemPrompt, TurnInput, TurnResult,
-};
+use crate::funnel::Standing;
+use crate::model::{self, Bill, HistoryTurn, Reply, Runner, Spent, SystemPrompt, TurnInput, TurnResult};
 use crate::tools::{Action, Ending, FlowMode, Known, Offer, TurnTools};
 use crate::turn::{Decision, Draft};
 
@@ -120,8 +119,10 @@ impl Bench {
     fn input(&self, case: &Case, tools: &Arc<TurnTools>, spent: &Spent) -> TurnInput {
         let texts = if case.nudge { Vec::new() } else { vec![ContactText::new(case.text.as_str())] };
         let known = known(case.contact.as_ref());
-        let offering = Offering { now: known.offering.as_deref(), before: known.offering.as_deref() };
-        let facts = model::state_lines(self.tenant.tools.as_ref(), &known, offering);
+        let named = self.tenant.tools.as_ref();
+        let standing = named
+            .map(|named| Standing::at_start(named, known.stage, known.intent, known.offering.as_deref()));
+        let facts = model::state_lines(named, &standing.unwrap_or_default(), None);
         TurnInput {
             tenant: Arc::clone(&self.tenant),
             system: self.system.clone(),

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use serde::Serialize;
+
 use super::case::Case;
 use crate::config::{Tenant, Tools};
 use crate::domain::{EscalationReason, visible_lines};
 
 /// Names that occur in no case.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Coverage {
     /// Values of the funnel field.
     pub stages: Vec<String>,

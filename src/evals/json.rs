@@ -1,7 +1,6 @@
 //! The report as one JSON object (07/REP-8, DEC-35), which `compare` reads again.
 
 use std::path::Path;
-use std::time::Duration;
 
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
@@ -13,7 +12,7 @@ use super::error::EvalError;
 use super::judge::{Judge, Lost, Verdict};
 use super::outcome::{CaseOutcome, Run, Status};
 use super::suite::Suite;
-use crate::domain::EscalationReason;
+use crate::domain::{EscalationReason, millis};
 
 /// One run of a suite.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -145,6 +144,9 @@ pub struct GroupReport {
     pub agreed: usize,
     /// Whether it graded in this run.
     pub calibrated: bool,
+    /// The label that no item of the group has: without it nothing calibrates the group (JUDGE-23).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missing_label: Option<String>,
 }
 
 impl Report {
@@ -174,7 +176,7 @@ impl CaseReport {
             actions: seen.actions.clone(),
             interventions: seen.interventions.clone(),
             messages: seen.messages.clone(),
-            latency_ms: milliseconds(seen.latency),
+            latency_ms: millis(seen.latency),
             cost_usd: dollars(outcome.runs().map(|run| run.seen.cost.get()).sum()),
             escalate: seen.escalate,
             reason: seen.reason,
@@ -207,7 +209,7 @@ impl Totals {
             judged_pass: with(Status::JudgedPass),
             turns: runs().count(),
             turns_without_model: runs().filter(|run| run.seen.had_no_model()).count(),
-            p95_ms: p95(runs().map(|run| milliseconds(run.seen.latency)).collect()),
+            p95_ms: p95(runs().map(|run| millis(run.seen.latency)).collect()),
             cost_usd: dollars(runs().map(|run| run.seen.cost.get()).sum()),
         }
     }
@@ -242,6 +244,7 @@ impl JudgeReport {
             items: found.items(),
             agreed: found.agreed,
             calibrated: judge.trusts(found.group),
+            missing_label: found.missing_label().map(str::to_owned),
         });
         Self {
             model: judge.model().to_owned(),
@@ -270,10 +273,6 @@ fn p95(mut latencies: Vec<u64>) -> u64 {
     // 0.95 has no exact binary form, so the index is computed in whole numbers.
     let index = (latencies.len() * 95 / 100).min(last);
     latencies.get(index).copied().unwrap_or(0)
-}
-
-fn milliseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn dollars(amount: Decimal) -> f64 {

@@ -1,7 +1,7 @@
 //! The report as a person reads it (07 section 5).
 
 use super::json::{JudgeReport, Totals};
-use super::judge::Verdict;
+use super::judge::{NO_VERDICT, Verdict};
 use super::outcome::{CaseOutcome, Run, Status};
 use super::suite::Suite;
 use crate::domain::{visible, visible_lines};
@@ -97,15 +97,24 @@ pub fn summary(totals: &Totals, judge: Option<&JudgeReport>) -> String {
 fn judge_lines(judge: &JudgeReport) -> String {
     let mut lines = format!("judge {}\n", judge.model);
     for group in &judge.groups {
-        let grades = if group.calibrated { "" } else { ", not calibrated: it graded nothing" };
+        let lacking = group.missing_label.as_ref();
+        let lacking = lacking.map(|label| format!(" (no item is labelled {label})")).unwrap_or_default();
+        let grades = match group.calibrated {
+            true => String::new(),
+            false => format!(", not calibrated: it graded nothing{lacking}"),
+        };
         lines += &format!("  {:<20} agreed on {} of {}{grades}\n", group.group, group.agreed, group.items);
     }
     if judge.failed_samples > 0 {
         let first = judge.first_error.as_deref().unwrap_or("unknown");
-        lines += &format!(
-            "  {} samples failed, the first with {first}: agent model check\n",
-            judge.failed_samples
-        );
+        // The model works and its answers do not count: that is not for `model check` to find.
+        let advice = match first {
+            NO_VERDICT => {
+                "the judge answers, but not as asked or with evidence that is not in the reply; try another"
+            }
+            _ => "agent model check",
+        };
+        lines += &format!("  {} samples failed, the first with {first}: {advice}\n", judge.failed_samples);
     }
     lines + &format!("  {} criteria ungraded  judge cost ${:.4}\n", judge.ungraded, judge.cost_usd)
 }

@@ -79,8 +79,9 @@ fn the_judge_is_summed_up_apart() {
         items: 4,
         agreed: if calibrated { 4 } else { 2 },
         calibrated,
+        missing_label: (!calibrated).then(|| "fail".to_owned()),
     };
-    let judge = JudgeReport {
+    let mut judge = JudgeReport {
         model: "mock:judge".to_owned(),
         groups: vec![group(true), group(false)],
         ungraded: 7,
@@ -92,13 +93,19 @@ fn the_judge_is_summed_up_apart() {
     let lines = summary(&totals, Some(&judge));
     for part in [
         "agreed on 4 of 4\n",
-        "agreed on 2 of 4, not calibrated",
+        "agreed on 2 of 4, not calibrated: it graded nothing (no item is labelled fail)\n",
         "  12 samples failed, the first with provider_status_401: agent model check\n",
         "7 criteria ungraded  judge cost $0.5000",
         "1 passed, 0 failed, 2 judged-fail, 3 judged-pass, 4 to review",
     ] {
         assert!(lines.contains(part), "{part} in {lines}");
     }
+    // JUDGE-10: such a judge is up, so `model check` would find nothing.
+    judge.first_error = Some(NO_VERDICT.to_owned());
+    let lines = summary(&totals, Some(&judge));
+    assert!(
+        lines.contains("no verdict that counts: the judge answers, but") && !lines.contains("model check")
+    );
 }
 
 /// 07/REP-8, DEC-35: the keys of the object; it reads back as it was written.

@@ -43,7 +43,7 @@ fn an_id_that_drives_a_terminal_is_refused() {
 /// What is no file, and what does not end, is refused instead of read.
 #[test]
 fn a_suite_is_a_regular_file_of_a_sane_size() {
-    let dir = std::env::temp_dir().join(format!("suite-{}", std::process::id()));
+    let dir = std::env::temp_dir().join(format!("suite-{}", uuid::Uuid::new_v4()));
     fs::create_dir_all(&dir).unwrap();
     std::os::unix::fs::symlink("/dev/zero", dir.join(CASES_FILE)).unwrap();
     let error = Suite::load(&dir).unwrap_err().to_string();

@@ -17,6 +17,8 @@ use actix_web::middleware::Next;
 use actix_web::{Error, HttpRequest, rt};
 use bytes::Bytes;
 
+use crate::domain::millis;
+
 /// How often connections are looked at.
 const EVERY: Duration = Duration::from_secs(1);
 
@@ -116,7 +118,7 @@ impl UnderWay {
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        let idle_since = u64::try_from(self.0.opened.elapsed().as_millis()).unwrap_or(0);
+        let idle_since = millis(self.0.opened.elapsed());
         self.0.idle_since.store(idle_since, Ordering::Release);
         self.0.under_way.fetch_sub(1, Ordering::AcqRel);
     }

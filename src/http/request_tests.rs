@@ -215,7 +215,7 @@ fn a_deeply_nested_body_is_refused_without_harm() {
     assert_eq!(bad(&objects), BadBody::UnknownKey("a".to_owned()));
 }
 
-/// INB-6, CHM-1, CHM-5, IN-3: media is recognised and its link is not what gets recorded.
+/// INB-6, IN-1, CHM-1, CHM-5, IN-3: media is recognised and its link is not what gets recorded.
 #[test]
 fn the_normalised_message_carries_everything() {
     let link = "https://manybot-files.s3.eu-central-1.amazonaws.com/1/wa/2026/11/30/original_ab.ogg";
@@ -231,8 +231,13 @@ fn the_normalised_message_carries_everything() {
     assert_eq!((media.kind, media.url.expose().as_str()), (MediaKind::Audio, link));
     assert!(!format!("{inbound:?}").contains("manybot"));
 
-    let typed = ok(&with(r#""channel":"instagram""#)).into_inbound(tenant, ChannelName::Telegram, at);
+    assert_eq!((shown(&inbound.token), shown(&inbound.contact_name)), (Some("t"), None));
+
+    let typed = with(r#""channel":"instagram","first_name":"Noor","last_name":"Lind","locale":"en_GB""#);
+    let typed = ok(&typed).into_inbound(tenant, ChannelName::Telegram, at);
     assert_eq!((typed.channel.as_str(), typed.media.as_ref()), ("instagram", None));
+    assert_eq!((shown(&typed.contact_name), typed.locale.as_deref()), (Some("Noor Lind"), Some("en_GB")));
+    assert_eq!((typed.subscriber.expose(), typed.text.expose()), ("7301144", "hello"));
     assert_eq!(typed.recorded_text().expose(), "hello");
 }
 

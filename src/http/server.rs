@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use actix_web::dev::{Extensions, ServerHandle};
-use actix_web::middleware::from_fn;
+use actix_web::middleware::{Condition, from_fn};
 use actix_web::{App, HttpServer, web};
 use tokio::net::TcpSocket;
 use tokio::runtime::Handle;
@@ -154,32 +154,7 @@ impl Port {
 /// # Errors
 /// [`ServerError::Listen`] when the port cannot be listened on.
 pub fn start(door: Door, port: Port, workers: usize, connections: usize) -> Result<Server, ServerError> {
-    let door = web::Data::from(Arc::new(door));
-    let shared = door.clone();
-    let number = port.number();
-    let server = HttpServer::new(move || {
-        let playground = shared.playground.clone();
-        App::new()
-            .app_data(shared.clone())
-            .wrap(from_fn(gate))
-            .wrap(hardening::headers())
-            .wrap(from_fn(answer_panics))
-            .wrap(from_fn(watch))
-            .configure(|config| playground.into_iter().for_each(|page| playground::routes(config, page)))
-            .configure(routes)
-    });
-    let known = Arc::new(Connections::default());
-    let server = server
-        .on_connect(remember(&known))
-        .workers(workers)
-        .max_connections((connections / workers.max(1)).max(1))
-        .client_request_timeout(HEAD_LIMIT)
-        .keep_alive(KEEP_ALIVE)
-        .disable_signals()
-        .shutdown_timeout(STOP_SECS);
-    let listen = |reason| ServerError::Listen { port: number, reason };
-    let server = server.listen(port.open()?).map_err(listen)?;
-    Ok(Server::run(server.run(), door, known))
+    open(door, port, Offer::Everything, (workers, connections))
 }
 
 /// Opens the port and answers `/health` and `/ready`, and nothing else (CLI-32).
@@ -187,23 +162,42 @@ pub fn start(door: Door, port: Port, workers: usize, connections: usize) -> Resu
 /// # Errors
 /// [`ServerError::Listen`] when the port cannot be listened on.
 pub fn start_health(door: Door, port: Port) -> Result<Server, ServerError> {
-    let door = web::Data::from(Arc::new(door));
+    open(door, port, Offer::Health, (1, HEALTH_CONNECTIONS))
+}
+
+/// What is answered at a port.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Offer {
+    Everything,
+    Health,
+}
+
+/// `most`: workers, and connections of all of them.
+fn open(door: Door, port: Port, offer: Offer, most: (usize, usize)) -> Result<Server, ServerError> {
+    let (door, number) = (web::Data::from(Arc::new(door)), port.number());
     let shared = door.clone();
-    let number = port.number();
     let server = HttpServer::new(move || {
+        let playground = shared.playground.clone();
         App::new()
             .app_data(shared.clone())
+            .wrap(Condition::new(offer == Offer::Everything, from_fn(gate)))
             .wrap(hardening::headers())
             .wrap(from_fn(answer_panics))
             .wrap(from_fn(watch))
-            .configure(health_routes)
+            .configure(move |config| match offer {
+                Offer::Everything => {
+                    playground.into_iter().for_each(|page| playground::routes(config, page));
+                    routes(config);
+                }
+                Offer::Health => health_routes(config),
+            })
             .default_service(missing())
     });
-    let known = Arc::new(Connections::default());
+    let (known, (workers, connections)) = (Arc::new(Connections::default()), most);
     let server = server
         .on_connect(remember(&known))
-        .workers(1)
-        .max_connections(HEALTH_CONNECTIONS)
+        .workers(workers)
+        .max_connections((connections / workers.max(1)).max(1))
         .client_request_timeout(HEAD_LIMIT)
         .keep_alive(KEEP_ALIVE)
         .disable_signals()
@@ -223,12 +217,11 @@ fn remember(known: &Arc<Connections>) -> impl Fn(&dyn Any, &mut Extensions) + Se
 fn routes(config: &mut web::ServiceConfig) {
     let message =
         web::resource(MESSAGE_PATH).route(web::post().to(message::message)).default_service(missing());
-    config
-        .service(message)
-        .configure(health_routes)
-        .configure(admin::routes)
-        .service(readable(openapi::PATH, web::get().to(openapi::openapi), web::head().to(openapi::openapi)))
-        .default_service(missing());
+    config.service(message).configure(health_routes).configure(admin::routes).service(readable(
+        openapi::PATH,
+        web::get().to(openapi::openapi),
+        web::head().to(openapi::openapi),
+    ));
 }
 
 fn health_routes(config: &mut web::ServiceConfig) {
@@ -267,11 +260,5 @@ impl Server {
         // Its error would be one of accepting, which is over.
         let _ = self.task.await;
         self.sweeper.abort();
-    }
-
-    /// Ends at once; open requests get no answer.
-    pub async fn abort(self) {
-        self.sweeper.abort();
-        self.handle.stop(false).await;
     }
 }

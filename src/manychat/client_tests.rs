@@ -271,8 +271,11 @@ async fn a_lost_connection_is_a_network_error() {
         assert_eq!((error.reason(), error.class()), (Some("network"), Class::Retryable));
         assert!(error.may_have_acted(), "it was sent");
     }
-    let closed = TcpListener::bind(("127.0.0.1", 0)).await.unwrap().local_addr().unwrap();
-    let error = connect(&format!("http://{closed}"), CALL_LIMIT).call(write()).await.unwrap_err();
+    // Bound, so that nobody else gets the port, and not listened on.
+    let closed = tokio::net::TcpSocket::new_v4().unwrap();
+    closed.bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let address = closed.local_addr().unwrap();
+    let error = connect(&format!("http://{address}"), CALL_LIMIT).call(write()).await.unwrap_err();
     assert_eq!((error.reason(), error.may_have_acted()), (Some("network"), false), "it was never sent");
 }
 

@@ -16,7 +16,7 @@ fn lost(reason: LostBy, sent: bool) -> ManyChatError {
     ManyChatError::Connection { endpoint: Endpoint::AddTag, reason, sent }
 }
 
-/// API-10, API-42 to API-47, AC-DL-5: what may be tried again, and what may have been done.
+/// API-10, API-42 to API-47, DEL-6, AC-DL-5: what may be tried again, and what may have been done.
 #[test]
 fn each_failure_has_its_class() {
     let response = ManyChatError::Response {

@@ -44,14 +44,21 @@ pub fn latin_letters(text: &str) -> Vec<u8> {
     lower.bytes().filter(u8::is_ascii_lowercase).collect()
 }
 
-/// The snake_case words, in lower case. Backslashes of Markdown do not count.
+/// The snake_case and camelCase words, in lower case. Backslashes of Markdown do not count.
 pub fn identifiers(text: &str) -> Vec<String> {
-    if !text.contains(['_', '\u{ff3f}']) {
+    if text.is_ascii() && !text.contains('_') && !is_camel(text) {
         return Vec::new();
     }
-    let shown = readable(text).to_lowercase().replace('\\', "");
+    let shown = readable(text).replace('\\', "");
     let words = shown.split(|glyph: char| !(glyph.is_alphanumeric() || glyph == '_'));
-    words.map(|word| word.trim_matches('_')).filter(|word| word.contains('_')).map(str::to_owned).collect()
+    let words = words.map(|word| word.trim_matches('_'));
+    words.filter(|word| word.contains('_') || is_camel(word)).map(str::to_lowercase).collect()
+}
+
+/// Whether a capital stands behind a small letter.
+fn is_camel(text: &str) -> bool {
+    let next = text.chars().skip(1);
+    text.chars().zip(next).any(|(glyph, next)| glyph.is_lowercase() && next.is_uppercase())
 }
 
 fn compared(glyph: char, digits: Digits) -> Option<char> {
@@ -183,7 +190,8 @@ mod tests {
 
     /// 01 section 17: snake_case words, whatever marks stand around them.
     #[test]
-    fn identifiers_are_words_with_an_inner_underscore() {
+    fn identifiers_are_words_with_an_inner_underscore_or_capital() {
+        assert_eq!(identifiers("the contactAsked of Ana, at 9AM"), ["contactasked"]);
         assert_eq!(
             identifiers("_now_ *Low_Confidence*, price\\_negotiation __x__"),
             ["low_confidence", "price_negotiation"]

@@ -76,7 +76,10 @@ pub fn check(object: &Value, rules: &Rules, earlier_agent_texts: &[&str], leaks:
         return handoff(rules, vec!["prompt_leak_detected".to_owned()], Cause::Leak);
     }
     let (mut reply, cause) = judge_confidence(reply, rules, &mut interventions);
-    clamp(&mut reply, &mut interventions);
+    // What stands there now may be the tenant's own copy, which goes out as it is (ESC-4).
+    if cause != Some(Cause::Confidence) {
+        clamp(&mut reply, &mut interventions);
+    }
     if !reply.escalate {
         let body = reply.messages.len();
         append_question(&mut reply, &mut interventions);
@@ -90,6 +93,12 @@ pub fn check(object: &Value, rules: &Rules, earlier_agent_texts: &[&str], leaks:
 #[must_use]
 pub fn echoes(text: &str) -> bool {
     echo::has_line(text)
+}
+
+/// The text without such lines; `None` when nothing is left, the text itself when it has none (GUARD-2, GUARD-3).
+#[must_use]
+pub fn without_echoes(text: String) -> Option<String> {
+    echo::strip(text)
 }
 
 fn handoff(rules: &Rules, interventions: Vec<String>, cause: Cause) -> Checked {

@@ -36,7 +36,7 @@ fn too_much_persona(all: usize) -> usize {
 #[derive(Default)]
 pub struct LeakCheck {
     runs: Runs,
-    /// Our own snake_case words, in lower case: names of fields, reasons, labels.
+    /// Our own snake_case and camelCase words, in lower case: names of fields, reasons, labels, tools.
     identifiers: BTreeSet<String>,
     /// Fence markers and headings without spaces and marks, as they stand.
     markers: Vec<String>,
@@ -45,13 +45,15 @@ pub struct LeakCheck {
 }
 
 impl LeakCheck {
-    /// `sections` (each begins with its heading) and the `notes` that stand between the messages are secret, and of the
+    /// `sections` (each begins with its heading) and the `notes` (sentences and names that stand between the messages and in
+    /// the definitions of tools) are secret, and of the
     /// `persona` a large share; `quotable` is not: the catalog block first, then the tenant's copy.
     #[must_use]
     pub fn new(persona: &str, sections: &[String], notes: &[&str], quotable: &[&str]) -> Self {
         let runs = runs(persona, sections, notes, quotable);
         let open: BTreeSet<String> = quotable.iter().flat_map(|text| fold::identifiers(text)).collect();
-        let own = sections.iter().flat_map(|section| fold::identifiers(section));
+        let own =
+            sections.iter().map(String::as_str).chain(notes.iter().copied()).flat_map(fold::identifiers);
         let catalog = quotable.first().copied().unwrap_or_default();
         let lines = sections.iter().map(|section| first_line(section)).chain(catalog.lines().filter(orders));
         let marked =
@@ -87,7 +89,7 @@ impl LeakCheck {
             || fence.iter().any(|marker| lower.contains(marker.as_str()))
     }
 
-    /// Two of our own snake_case words: no contact knows them, and a translated prompt still has them.
+    /// Two of our own snake_case or camelCase words: no contact knows them, and a translated prompt still has them.
     fn names_identifiers(&self, text: &str) -> bool {
         let named = fold::identifiers(text).into_iter().filter(|word| self.identifiers.contains(word));
         named.collect::<BTreeSet<_>>().len() > 1

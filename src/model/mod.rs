@@ -30,7 +30,7 @@ mod typical;
 pub use amounts::ungrounded_amounts;
 pub use fence::FencedText;
 pub use grounding::Figures;
-pub use guardrails::{Cause, Checked, check, echoes, ends_with_question};
+pub use guardrails::{Cause, Checked, check, echoes, ends_with_question, without_echoes};
 pub use leak::{LeakCheck, leaks};
 pub use meter::Meter;
 pub use mock::{MockJudge, MockModel, MockMood, MockSwitch};
@@ -39,7 +39,7 @@ pub use port::{
     Opaque, Part, ToolCall, ToolCalls, ToolResult, Usage,
 };
 pub use pricing::Prices;
-pub use prompt::{HistoryTurn, Offering, SystemPrompt, catalog_block, state_lines};
+pub use prompt::{HistoryTurn, SystemPrompt, catalog_block, state_lines};
 pub use registry::{RegistryError, judge, resolve, resolve_with, takes_images};
 pub use reply::{Bounds, Faults, MAX_MESSAGE_UNITS, MAX_MESSAGES, MAX_MODEL_MESSAGES, Reply};
 pub use report::{ModelReport, ModelsReport};

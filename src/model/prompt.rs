@@ -11,13 +11,14 @@ use std::{fmt, iter};
 
 pub use catalog::{PAYMENT_OPTIONS, block as catalog_block};
 pub use messages::{HistoryTurn, messages};
-pub use state::{Offering, state_lines};
+pub use state::state_lines;
 pub use step_note::{NoteEnd, step_note, tool_result};
 
 use super::fence;
 use super::leak::LeakCheck;
 use super::reply::CLOSING_QUESTION_GUIDE;
 use crate::config::{Tenant, Tools};
+use crate::tools::DEFINITION_SENTENCES;
 
 /// Heading of the rules every tenant gets (PROMPT-3).
 const OPERATING_RULES: &str = "OPERATING RULES";
@@ -75,7 +76,9 @@ fn leak_check(sections: &[String], tenant: &Tenant) -> LeakCheck {
     let [persona, own @ .., catalog] = sections else { return LeakCheck::default() };
     let quotable: Vec<&str> = iter::once(catalog.as_str()).chain(tenant.rules.copy()).collect();
     let own: Vec<String> = own.iter().filter(|section| !section.is_empty()).cloned().collect();
-    let notes: Vec<&str> = step_note::SENTENCES.into_iter().chain(state::SENTENCES).collect();
+    let definitions = offers_tools(tenant).then_some(DEFINITION_SENTENCES);
+    let notes = step_note::SENTENCES.into_iter().chain(state::SENTENCES);
+    let notes: Vec<&str> = notes.chain(definitions.into_iter().flatten()).collect();
     LeakCheck::new(persona, &own, &notes, &quotable)
 }
 
@@ -168,14 +171,17 @@ const ACTIONS: &str = "\
     A call normally only stages the action: it is carried out after your reply, and not at all when the conversation is \
     handed to a person. So never say that something was sent or done. Say what you are sending or doing.\n\
     The exception is a flow whose result says that it was sent: it has reached the customer before your reply. Do not \
-    repeat what it holds.\n\
+    repeat what it holds. One that asks a question needs no second one behind it: `closing_question` may then be null.\n\
     An earlier reply may end with a note of the server that begins with `[actions performed:`. Do not repeat actions it \
     names unless the customer asks for them, and never write such a note yourself.";
 
 /// The section of a tenant whose model is offered tools; empty for any other (PROMPT-12).
 fn actions(tenant: &Tenant) -> String {
-    let offers_any = tenant.tools.as_ref().is_some_and(Tools::offers_any);
-    if offers_any { ACTIONS.to_owned() } else { String::new() }
+    if offers_tools(tenant) { ACTIONS.to_owned() } else { String::new() }
+}
+
+fn offers_tools(tenant: &Tenant) -> bool {
+    tenant.tools.as_ref().is_some_and(Tools::offers_any)
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tokio::time::Instant;
+use tracing::Instrument;
 
 use self::steps::Steps;
 use super::blank::is_blank;
@@ -163,6 +164,11 @@ impl Runner {
     /// Runs one turn: its calls and actions, schema, guardrails, cost. A failure of the model is a result like any other:
     /// the handoff, with the failure's name (FAIL-2, FAIL-3, LOOP-3).
     pub async fn run(&self, input: TurnInput) -> TurnResult {
+        // No field: whoever collects spans gets nothing of prompts and answers (RUN-15).
+        self.run_turn(input).instrument(tracing::info_span!("agent-turn")).await
+    }
+
+    async fn run_turn(&self, input: TurnInput) -> TurnResult {
         let started = Instant::now();
         let (checked, error) = match Steps::new(self, &input).object().await {
             Ok(object) => (self.check(&object, &input), None),
@@ -224,5 +230,7 @@ fn failed(tenant: &Tenant, error: &ModelError) -> Checked {
     }
 }
 
+#[cfg(test)]
+mod span_tests;
 #[cfg(test)]
 mod tests;

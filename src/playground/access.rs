@@ -8,16 +8,29 @@ use actix_web::guard::GuardContext;
 use actix_web::http::header::{HOST, HeaderMap, ORIGIN};
 use actix_web::http::{Method, StatusCode};
 use actix_web::middleware::Next;
-use actix_web::{Error, HttpResponse};
+use actix_web::{Error, HttpResponse, web};
 use serde_json::json;
 
+use super::chat::Playground;
 use super::routes::PATH;
 
 /// Names of this machine as a browser on it writes them. Any other name that leads here may be a stranger's, whose
 /// page could then talk to us (DNS rebinding).
 const OWN_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 /// Headers of proxies and tunnels: whoever sends them speaks for somebody else.
-const FORWARDED: [&str; 5] = ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via"];
+const FORWARDED: [&str; 9] = [
+    "forwarded",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-proto",
+    "x-forwarded-server",
+    "x-real-ip",
+    "cf-connecting-ip",
+    "true-client-ip",
+    "via",
+];
+/// What anybody on this machine may ask for: the page, which shows nothing without the key, and what it is made of.
+const OPEN: [&str; 4] = ["/app.js", "/lines.js", "/style.css", "/icon.svg"];
 
 /// True for a caller on this machine who speaks for himself; for everybody else the playground does not exist.
 pub(super) fn is_local(context: &GuardContext<'_>) -> bool {
@@ -30,16 +43,26 @@ fn speaks_for_himself(peer: Option<SocketAddr>, headers: &HeaderMap) -> bool {
     own && !FORWARDED.iter().any(|name| headers.contains_key(*name))
 }
 
-/// Refuses a foreign host name, and everything that another site's page asks for, with the reason.
+/// Refuses a foreign host name, everything that another site's page asks for, and everything but the page for a browser
+/// without the key, with the reason.
 pub(super) async fn check<B: MessageBody + 'static>(
     request: ServiceRequest,
     next: Next<B>,
 ) -> Result<ServiceResponse<BoxBody>, Error> {
     let is_page = request.method() == Method::GET && request.path() == PATH;
-    match judge(request.headers(), is_page) {
+    let part = request.path().strip_prefix(PATH).unwrap_or_default();
+    let is_open = is_page || request.method() == Method::GET && OPEN.contains(&part);
+    match judge(request.headers(), is_page).or_else(|| (!is_open).then(|| locked(&request)).flatten()) {
         Some(reason) => Ok(request.into_response(refusal(StatusCode::FORBIDDEN, reason))),
         None => Ok(next.call(request).await?.map_into_boxed_body()),
     }
+}
+
+/// Why a browser without the key is refused.
+fn locked(request: &ServiceRequest) -> Option<&'static str> {
+    let playground = request.app_data::<web::Data<Playground>>();
+    let shown = playground.is_some_and(|playground| playground.key().is_in(request.headers()));
+    (!shown).then_some("open the playground with the address that agent dev printed: it ends with ?key=…")
 }
 
 /// Why these headers are refused. The page itself may be opened from anywhere: by then nobody has learnt anything.

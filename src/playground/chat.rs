@@ -12,11 +12,12 @@ use tokio::time::MissedTickBehavior;
 use uuid::Uuid;
 
 use super::board::{About, Board, Progress, Switches, What};
+use super::key::Key;
 use super::{Controls, names};
 use crate::actors::Services;
 use crate::channel::{DynamicBlock, MESSAGE_PATH, Message};
 use crate::config::{Messages, Settings, Tools};
-use crate::domain::{ChannelName, Redacted, SubscriberId};
+use crate::domain::{ChannelName, Redacted, SubscriberId, millis};
 use crate::manychat::{DEVELOPMENT_CONTACT, DevelopmentAccount, Happening, Trouble};
 use crate::model::{MockMood, MockSwitch};
 use crate::store::playground;
@@ -54,6 +55,7 @@ struct Inner {
     http: reqwest::Client,
     address: String,
     secret: Redacted<String>,
+    key: Key,
     channel: ChannelName,
     io: Handle,
     /// How many happenings of the account are on the board.
@@ -78,6 +80,7 @@ impl Playground {
         let http = reqwest::Client::builder().timeout(PLATFORM_LIMIT).tls_certs_only([]).no_proxy().build();
         let http = http.map_err(|error| PlaygroundError::Client(error.to_string()))?;
         let (account, happenings) = controls.account.map(|parts| (parts.account, parts.happenings)).unzip();
+        let secret = settings.shared_secrets.iter().next().unwrap_or_default().to_owned();
         let inner = Inner {
             board: Arc::new(Board::new(about(settings), Switches::default())),
             account,
@@ -85,7 +88,8 @@ impl Playground {
             services,
             http,
             address: format!("http://127.0.0.1:{}{MESSAGE_PATH}", settings.port),
-            secret: Redacted::new(settings.shared_secrets.iter().next().unwrap_or_default().to_owned()),
+            key: Key::of(&secret),
+            secret: Redacted::new(secret),
             channel: settings.channel,
             io: io.clone(),
             shown: watch::Sender::new(0),
@@ -103,6 +107,10 @@ impl Playground {
     /// Ends the streams of all pages, so that they do not hold up a stop.
     pub fn close(&self) {
         self.inner.board.close();
+    }
+
+    pub(super) fn key(&self) -> &Key {
+        &self.inner.key
     }
 
     pub(super) fn board(&self) -> Arc<Board> {
@@ -193,7 +201,7 @@ impl Playground {
         }
         let block: DynamicBlock = serde_json::from_str(&answer)
             .map_err(|_| format!("The service answered {status} with something that is no Dynamic Block."))?;
-        let took_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let took_ms = millis(started.elapsed());
         let texts: Vec<String> = block.content.messages.into_iter().map(shown).collect();
         let role = role(&texts, &inner.services.snapshots.current().tenant.rules.messages);
         Ok(What::Reply { texts, took_ms, role })
@@ -248,7 +256,7 @@ fn about(settings: &Settings) -> About {
         model: settings.model.agent.as_string(),
         channels: ChannelName::ALL,
         channel: Some(settings.channel),
-        deadline_ms: u64::try_from(settings.race_deadline.as_millis()).unwrap_or(u64::MAX),
+        deadline_ms: millis(settings.race_deadline),
     }
 }
 

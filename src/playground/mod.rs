@@ -6,6 +6,7 @@ mod access;
 mod board;
 mod chat;
 mod events;
+mod key;
 mod names;
 mod page;
 mod routes;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 pub use chat::{Playground, PlaygroundError, Setup};
+pub use key::address;
 pub use routes::{PATH, routes};
 
 use crate::manychat::{DevelopmentAccount, Happening};

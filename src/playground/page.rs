@@ -1,9 +1,14 @@
-//! The page: four files inside the program, no build step, nothing from elsewhere (DEC-16).
+//! The page: a few files inside the program, no build step, nothing from elsewhere (DEC-16).
 
-use actix_web::HttpResponse;
-use actix_web::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use actix_web::http::header::{CACHE_CONTROL, CONTENT_TYPE, LOCATION, SET_COOKIE};
+use actix_web::{HttpRequest, HttpResponse, web};
+use serde::Deserialize;
+
+use super::chat::Playground;
+use super::routes::PATH;
 
 const HTML: &str = include_str!("page/index.html");
+const LOCKED: &str = include_str!("page/locked.html");
 const STYLE: &str = include_str!("page/style.css");
 const SCRIPT: &str = include_str!("page/app.js");
 const LINES: &str = include_str!("page/lines.js");
@@ -14,8 +19,28 @@ const ICON: &str = include_str!("page/icon.svg");
 pub(super) const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-pub(super) async fn html() -> HttpResponse {
-    file("text/html; charset=utf-8", HTML)
+/// What may stand behind the address.
+#[derive(Deserialize)]
+pub(super) struct Asked {
+    key: Option<String>,
+}
+
+/// The page for a browser that has shown the key. One that brings it in the address gets it as a cookie and the address
+/// without it; any other is told where to find it.
+pub(super) async fn html(
+    request: HttpRequest,
+    asked: web::Query<Asked>,
+    playground: web::Data<Playground>,
+) -> HttpResponse {
+    let key = playground.key();
+    if asked.key.as_ref().is_some_and(|given| key.is(given)) {
+        return HttpResponse::SeeOther()
+            .insert_header((LOCATION, PATH))
+            .insert_header((SET_COOKIE, key.cookie()))
+            .insert_header((CACHE_CONTROL, "no-store"))
+            .finish();
+    }
+    file("text/html; charset=utf-8", if key.is_in(request.headers()) { HTML } else { LOCKED })
 }
 
 pub(super) async fn style() -> HttpResponse {
@@ -52,7 +77,7 @@ mod tests {
         assert!(!POLICY.contains("unsafe") && !POLICY.contains("http"));
         for inline in ["<style", "style=", "onclick", "onload", "javascript:", "//cdn", "https://", "<iframe"]
         {
-            assert!(!HTML.contains(inline), "{inline} in the page");
+            assert!(!HTML.contains(inline) && !LOCKED.contains(inline), "{inline} in the page");
         }
         assert_eq!(HTML.matches("<script").count(), 2);
         for script in ["lines.js", "app.js"] {

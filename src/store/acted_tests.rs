@@ -87,7 +87,8 @@ async fn nothing_is_read_for_a_tenant_without_tools() {
     assert!(opened(&fixture, None).await.1.acted.is_none());
 }
 
-/// TURN-4, FN-OFF-6: a bound request stores its offering, one that names none leaves it, an unbound one stores nothing.
+/// TURN-4, FN-OFF-6, FN-OFF-7: a bound request stores its offering, one that names none leaves it, an unbound one stores
+/// nothing; what was stored before is still known.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bound_request_stores_its_offering() {
     let fixture = Fixture::new().await;
@@ -98,13 +99,15 @@ async fn a_bound_request_stores_its_offering() {
         let opened = fixture.open(&request).await;
         let free = "update rs_lanes set turn_id = null; delete from rs_owed";
         fixture.client.batch_execute(free).await.unwrap();
-        opened.offering
+        (opened.offering_before, opened.offering)
     };
-    // Read after it was written, in the same flight.
-    assert_eq!(named(Some("wheel"), false).await.as_deref(), Some("wheel"));
-    assert_eq!(named(None, false).await.as_deref(), Some("wheel"));
+    let pair = |before: Option<&str>, now: &str| (before.map(str::to_owned), Some(now.to_owned()));
+    // Read after it was written, in the same flight; before it, in the statement that writes it (FN-OFF-7).
+    assert_eq!(named(Some("wheel"), false).await, pair(None, "wheel"));
+    assert_eq!(named(None, false).await, pair(Some("wheel"), "wheel"));
+    assert_eq!(named(Some("glaze"), false).await, pair(Some("wheel"), "glaze"));
     fixture.client.execute("update conversations set token_hash = 'known'", &[]).await.unwrap();
-    assert_eq!(named(Some("glaze"), true).await.as_deref(), Some("wheel"));
+    assert_eq!(named(Some("wheel"), true).await, pair(Some("glaze"), "glaze"));
 }
 
 /// ARC-34: staged actions say whether anything still holds them.

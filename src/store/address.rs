@@ -41,8 +41,8 @@ pub struct Address {
 #[derive(Debug, thiserror::Error)]
 pub enum AddressError {
     /// Not in the form of Postgres: write `postgres://user:password@host:5432/database`.
-    #[error("DATABASE_URL is not a Postgres connection string: check user, host and options")]
-    Malformed,
+    #[error("DATABASE_URL is not a Postgres connection string: {0}")]
+    Malformed(&'static str),
     /// An unknown `sslmode`: choose one of those named.
     #[error("DATABASE_URL: sslmode must be one of disable, prefer, require, verify-ca, verify-full")]
     SslMode,
@@ -79,7 +79,7 @@ impl FromStr for Address {
     /// certificates of the machine are believed. A Unix socket is never encrypted. All as in libpq.
     fn from_str(url: &str) -> Result<Self, AddressError> {
         let (plain, options) = take_tls_options(url);
-        let mut config: Config = plain.parse().map_err(|_| AddressError::Malformed)?;
+        let mut config: Config = plain.parse().map_err(|error| AddressError::Malformed(misfit(&error)))?;
         watch_network(&mut config, &plain);
         let mode = options.mode.as_deref().unwrap_or("prefer");
         let checked = match mode {
@@ -253,6 +253,27 @@ fn take_tls_options(url: &str) -> (String, TlsOptions) {
     (plain, options)
 }
 
+/// Which part the driver does not take. Its own words stay behind, for they can repeat a part of the password (ENV-26); the
+/// name of an option whose value is wrong is one of its own.
+fn misfit(error: &tokio_postgres::Error) -> &'static str {
+    const VALUES: [(&str, &str); 4] = [
+        (
+            "`port`",
+            "the port must be a number from 1 to 65535 (in user and password write special characters as %XX)",
+        ),
+        ("`host`", "it names no host"),
+        ("_timeout`", "a time-out behind the `?` must be a whole number of seconds"),
+        ("`keepalives", "an option of keepalives behind the `?` must be a whole number"),
+    ];
+    let cause = cause_of(error);
+    if cause.starts_with("unknown option") {
+        return "an option behind the `?` is unknown (in user and password write special characters as %XX)";
+    }
+    let value =
+        VALUES.iter().find(|(name, _)| cause.starts_with("invalid value for option") && cause.contains(name));
+    value.map_or("check user, host and options", |(_, words)| words)
+}
+
 /// Percent signs are escapes, a plus is a plus.
 fn decoded(value: &str) -> String {
     let pair = format!("v={}", value.replace('+', "%2B"));
@@ -303,6 +324,22 @@ mod tests {
         assert_eq!(take_tls_options("postgres://h/db?sslmode=require").0, "postgres://h/db");
         let address: Address = "postgres://u@h/db?sslmode=require&connect_timeout=3".parse().unwrap();
         assert_eq!(address.config().get_connect_timeout(), Some(&std::time::Duration::from_secs(3)));
+    }
+
+    /// ENV-1, ENV-26: the part that does not fit is named, and nothing of the address repeated.
+    #[test]
+    fn the_part_that_does_not_fit_is_named() {
+        for (url, words) in [
+            ("postgres://planted:planted@h:99999/db", "the port must be"),
+            ("postgres://planted:planted@h:port/db", "the port must be"),
+            ("postgres://u@h/db?planted=planted", "an option behind the `?` is unknown"),
+            ("postgres://u@h/db?connect_timeout=planted", "a time-out behind the `?`"),
+            ("postgres://u@h/db?keepalives_idle=planted", "keepalives behind the `?`"),
+            ("postgres://u@h/db?target_session_attrs=planted", "check user, host and options"),
+        ] {
+            let said = refused(url).to_string();
+            assert!(said.contains(words) && !said.contains("planted"), "{url}: {said}");
+        }
     }
 
     /// ARC-42: a connection whose packets are dropped is noticed, unless the operator has said when.

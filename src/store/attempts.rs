@@ -5,7 +5,8 @@ use serde_json::Value;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use self::statements::{BEGIN_AFTER, BEGIN_IN_TURN, BEGIN_RECOVERED, IS_BEHIND};
+pub(super) use self::statements::IN_TURN;
+use self::statements::{AFTER, OfKind, RECOVERED};
 use super::flight::behind_lock;
 use super::{Database, StoreError};
 use crate::domain::{ConversationId, ProcessId};
@@ -40,7 +41,7 @@ pub(super) use attempts_of;
 
 /// Finishes an attempt, with what an accepted action changes here: a written `link_sent` ends the pending follow-up
 /// (PERF-8), a written offering is the contact's (PERF-7). `$5` and `$6` are set for accepted ones only.
-const FINISH: &str = "
+pub(super) const FINISH: &str = "
     with done as (
       update rs_attempts set finished_at = now(), outcome = $3, error = $4
       where turn_id = $1 and action = $2 and finished_at is null
@@ -96,7 +97,8 @@ pub struct Attempt {
 
 impl Attempt {
     /// Whether other turns of the contact have a say: then all of them are judged one after the other.
-    const fn concerns_others(&self) -> bool {
+    #[must_use]
+    pub const fn concerns_others(&self) -> bool {
         self.once || self.stages_above.is_some()
     }
 }
@@ -135,69 +137,81 @@ pub struct Finish<'attempt> {
     pub offering: Option<&'attempt str>,
 }
 
+/// What keeps the attempt back at this moment; `None`: nothing. Nothing is written, and it costs no place in ManyChat's rate:
+/// whoever has to wait asks here, and [`begin`] has the last word (ARC-48).
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn kept_back(
+    database: &Database,
+    attempt: &Attempt,
+    under: Under,
+) -> Result<Option<Begun>, StoreError> {
+    let lease = database.lease().await?;
+    let statement = lease.prepared(statements_of(under).look).await?;
+    let [turn, process, entry, stages_above, once, ..] = values_of(attempt);
+    let values = [turn, process, entry, stages_above, once];
+    let row = lease.client()?.query_one(&statement, &values).await?;
+    lease.give_back();
+    Ok(reason_of(row.try_get("held")?, row.try_get("kept_back")?))
+}
+
 /// Writes down that the request is about to be made. Only [`Begun::Yes`] allows it.
 ///
 /// # Errors
 /// When the write may not have arrived: do not make the request.
 pub async fn begin(database: &Database, attempt: &Attempt, under: Under) -> Result<Begun, StoreError> {
     let lease = database.lease().await?;
+    let sql = statements_of(under).begin;
     let row = if attempt.concerns_others() {
         // The lock comes in a statement before: one that waits for it reads what was there before its wait.
-        behind_lock(&lease, attempt.conversation, statement_of(under), &values_of(attempt))
+        behind_lock(&lease, attempt.conversation, sql, &values_of(attempt))
             .await?
             .ok_or(StoreError::Unexpected { what: "the beginning of an attempt" })?
     } else {
-        let statement = lease.prepared(statement_of(under)).await?;
+        let statement = lease.prepared(sql).await?;
         lease.client()?.query_one(&statement, &values_of(attempt)).await?
     };
     lease.give_back();
-    let (held, begun, opened): (bool, bool, bool) =
-        (row.try_get("held")?, row.try_get("begun")?, row.try_get("opened")?);
-    let kept_back: Option<&str> = row.try_get("kept_back")?;
-    Ok(match (held, begun, kept_back) {
-        (_, true, _) => Begun::Yes,
-        (false, _, _) => Begun::Superseded,
-        (true, false, Some("behind")) => Begun::Behind,
-        (true, false, Some("busy")) => Begun::Busy,
-        (true, false, Some("outrun")) => Begun::Outrun,
-        (true, false, Some("ended")) => Begun::EndedFirst,
-        (true, false, Some(_)) => Begun::Taken,
-        (true, false, None) if attempt.claims_opening && !opened => Begun::OpeningTaken,
-        (true, false, None) => Begun::Before,
-    })
+    if row.try_get("begun")? {
+        return Ok(Begun::Yes);
+    }
+    let opened: bool = row.try_get("opened")?;
+    let not_written = if attempt.claims_opening && !opened { Begun::OpeningTaken } else { Begun::Before };
+    Ok(reason_of(row.try_get("held")?, row.try_get("kept_back")?).unwrap_or(not_written))
 }
 
-const fn statement_of(under: Under) -> &'static str {
+fn reason_of(held: bool, kept_back: Option<&str>) -> Option<Begun> {
+    match (held, kept_back) {
+        (false, _) => Some(Begun::Superseded),
+        (true, Some("behind")) => Some(Begun::Behind),
+        (true, Some("busy")) => Some(Begun::Busy),
+        (true, Some("outrun")) => Some(Begun::Outrun),
+        (true, Some("ended")) => Some(Begun::EndedFirst),
+        (true, Some(_)) => Some(Begun::Taken),
+        (true, None) => None,
+    }
+}
+
+const fn statements_of(under: Under) -> OfKind {
     match under {
-        Under::Turn => BEGIN_IN_TURN,
-        Under::Actions => BEGIN_AFTER,
-        Under::Recovered => BEGIN_RECOVERED,
+        Under::Turn => IN_TURN,
+        Under::Actions => AFTER,
+        Under::Recovered => RECOVERED,
     }
 }
 
 fn values_of(attempt: &Attempt) -> [&(dyn ToSql + Sync); 8] {
     [
         &attempt.turn,
-        &attempt.action,
         attempt.process.as_uuid(),
         &attempt.entry,
-        &attempt.claims_opening,
-        &attempt.again,
         &attempt.stages_above,
         &attempt.once,
+        &attempt.action,
+        &attempt.claims_opening,
+        &attempt.again,
     ]
-}
-
-/// Whether actions of an earlier turn of the contact are to be done before those of this agent's row (STAGE-6).
-///
-/// # Errors
-/// When the database does not answer.
-pub async fn is_behind(database: &Database, turn: Uuid) -> Result<bool, StoreError> {
-    let lease = database.lease().await?;
-    let statement = lease.prepared(IS_BEHIND).await?;
-    let row = lease.client()?.query_one(&statement, &[&turn]).await?;
-    lease.give_back();
-    Ok(row.try_get("behind")?)
 }
 
 /// Writes down what became of it.

@@ -65,15 +65,15 @@ async fn actions_wait_for_those_of_earlier_turns() {
     let second = acting(&fixture, opened.conversation, json!([])).await;
     let tag = |row| Attempt { stages_above: None, ..offered(&fixture, row, opened.conversation) };
     assert_eq!(begin(&fixture.database, &tag(second), Under::Actions).await.unwrap(), Begun::Behind);
-    assert!(is_behind(&fixture.database, second).await.unwrap());
-    assert!(!is_behind(&fixture.database, first).await.unwrap());
+    let looked = async |row| kept_back(&fixture.database, &tag(row), Under::Actions).await.unwrap();
+    assert_eq!((looked(first).await, looked(second).await), (None, Some(Begun::Behind)));
     assert_eq!(begin(&fixture.database, &tag(first), Under::Actions).await.unwrap(), Begun::Yes);
     fixture
         .client
         .execute("update rs_actions set created_at = now() - interval '11 minutes'", &[])
         .await
         .unwrap();
-    assert!(!is_behind(&fixture.database, second).await.unwrap());
+    assert_eq!(looked(second).await, None);
     fixture.client.execute("update rs_actions set created_at = now()", &[]).await.unwrap();
     done(&fixture, first).await;
     assert_eq!(begin(&fixture.database, &tag(second), Under::Actions).await.unwrap(), Begun::Yes);
@@ -113,8 +113,11 @@ async fn writes_of_one_field_are_not_under_way_together() {
     finish(&fixture.database, &behind, &Finish::default()).await.unwrap();
     assert_eq!(begin(&fixture.database, &link, Under::Turn).await.unwrap(), Begun::Yes);
     let again = Attempt { action: 8, ..behind };
+    let looked = async || kept_back(&fixture.database, &again, Under::Actions).await.unwrap();
+    assert_eq!(looked().await, Some(Begun::Busy));
     assert_eq!(begin(&fixture.database, &again, Under::Actions).await.unwrap(), Begun::Busy);
     finish(&fixture.database, &link, &Finish::default()).await.unwrap();
+    assert_eq!(looked().await, Some(Begun::Outrun));
     assert_eq!(begin(&fixture.database, &again, Under::Actions).await.unwrap(), Begun::Outrun);
 }
 
@@ -169,6 +172,7 @@ async fn a_superseded_turn_attempts_nothing() {
     let foreign = Attempt { process: ProcessId::fresh(), ..one.clone() };
     assert_eq!(begin(&fixture.database, &foreign, Under::Turn).await.unwrap(), Begun::Superseded);
     assert_eq!(begin(&fixture.database, &one, Under::Actions).await.unwrap(), Begun::Superseded);
+    assert_eq!(kept_back(&fixture.database, &one, Under::Actions).await.unwrap(), Some(Begun::Superseded));
     fixture.client.execute("update rs_lanes set fence = fence + 1", &[]).await.unwrap();
     assert_eq!(begin(&fixture.database, &one, Under::Turn).await.unwrap(), Begun::Superseded);
     let rows: i64 = fixture.client.query_one("select count(*) from rs_attempts", &[]).await.unwrap().get(0);
@@ -186,7 +190,34 @@ async fn the_opening_is_claimed_once() {
     assert_eq!(begin(&fixture.database, &claims(8), Under::Turn).await.unwrap(), Begun::OpeningTaken);
 }
 
-/// PERF-7, PERF-8, FLOW-8, FN-OFF-8: what ManyChat accepted changes the contact's own row and ends the follow-up; what it
+/// ARC-6: what a running turn says about its actions was prepared as the connection opened: its caller waits for none of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_running_turn_prepares_nothing_for_its_actions() {
+    let fixture = Fixture::new().await;
+    let (turn, opened) = fixture.opened().await;
+    let database = fixture.database_of(1);
+    let prepared = async || {
+        let lease = database.lease().await.unwrap();
+        // It counts itself, each time.
+        let statement = lease.prepared("select count(*) from pg_prepared_statements").await.unwrap();
+        let row = lease.client().unwrap().query_one(&statement, &[]).await.unwrap();
+        lease.give_back();
+        row.get::<_, i64>(0)
+    };
+    let before = prepared().await;
+    let stages_above = Some(Vec::new());
+    for one in [
+        attempt(&fixture, turn, opened.conversation, 0),
+        Attempt { stages_above, ..attempt(&fixture, turn, opened.conversation, 8) },
+    ] {
+        assert_eq!(kept_back(&database, &one, Under::Turn).await.unwrap(), None);
+        assert_eq!(begin(&database, &one, Under::Turn).await.unwrap(), Begun::Yes);
+        finish(&database, &one, &Finish::default()).await.unwrap();
+    }
+    assert_eq!(prepared().await, before);
+}
+
+/// PERF-7, PERF-8, AFTER-7, FLOW-8, FN-OFF-8: what ManyChat accepted changes the contact's own row and ends the follow-up; what it
 /// refused changes nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_accepted_write_is_the_contacts_own() {
@@ -233,6 +264,7 @@ async fn a_turn_that_is_given_up_keeps_what_it_has_sent() {
         held: true,
         tenant: &TenantId::new("test").unwrap(),
         subscriber: &SubscriberId::new("70010001").unwrap(),
+        channel: "whatsapp",
         text: "A person will answer.",
         told: false,
         tokens_enforced: false,
@@ -280,6 +312,8 @@ async fn a_recovered_action_is_not_made_behind_a_later_turn() {
         "insert into turns (conversation_id, role, text) select id, 'agent', 'later' from conversations";
     fixture.client.execute(later, &[]).await.unwrap();
     assert_eq!(begun(8, Under::Recovered).await, Begun::EndedFirst);
+    let looked = kept_back(&fixture.database, &of(8), Under::Recovered).await.unwrap();
+    assert_eq!(looked, Some(Begun::EndedFirst));
     assert_eq!(begun(8, Under::Actions).await, Begun::Yes);
     let foreign = Attempt { process: ProcessId::fresh(), ..of(16) };
     assert_eq!(begin(&fixture.database, &foreign, Under::Recovered).await.unwrap(), Begun::Superseded);

@@ -1,10 +1,13 @@
 //! What others do to a conversation while a flight waits for its lock.
 
+use jiff::Timestamp;
 use tokio_postgres::Client;
 
 use super::tests::Fixture;
 use super::*;
+use crate::domain::{SubscriberId, TenantId};
 use crate::store::open::{OpenRequest, Opened, open};
+use crate::store::owed;
 use crate::store::takeover::{self, Hushed};
 
 /// Somebody who holds the one conversation.
@@ -41,13 +44,55 @@ async fn settle_sees_what_was_queued_while_it_waited() {
     assert_eq!(rows.iter().map(|row| row.get(0)).collect::<Vec<String>>(), ["copy", "reply"]);
 }
 
+/// ARC-31, ARC-43: a Settle that comes through while its turn is being ended as failed is found at once: what it said is
+/// queued.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reply_that_settles_while_it_is_asked_for_is_queued() {
+    let fixture = Fixture::new().await;
+    let (turn, opened) = fixture.opened().await;
+    let holder = holder(&fixture).await;
+    let (tenant, subscriber) = (TenantId::new("test").unwrap(), SubscriberId::new("70010001").unwrap());
+    let handoff = owed::Handoff {
+        turn,
+        process: fixture.process,
+        held: true,
+        tenant: &tenant,
+        subscriber: &subscriber,
+        channel: "whatsapp",
+        text: "copy",
+        told: false,
+        tokens_enforced: false,
+        messages: vec![*turn.as_uuid()],
+        stored: false,
+        token_digest: None,
+        arrived: Timestamp::now(),
+        now: Timestamp::now(),
+    };
+    let (resolution, ()) = tokio::join!(owed::resolve(&fixture.database, &handoff), async {
+        fixture.until_somebody_waits().await;
+        let settled = "update rs_owed set status = 'said', said_at = clock_timestamp(),
+                                          payload = '{\"messages\": [\"reply\"]}'; commit";
+        holder.batch_execute(settled).await.unwrap();
+    });
+    let expected =
+        owed::Resolution { found: owed::Resolved::Queued, conversation: Some(opened.conversation) };
+    assert_eq!(resolution.unwrap(), expected);
+}
+
 /// ARC-47a: the same holds for a turn that ends without a word.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_silent_end_sees_who_came_while_it_waited() {
     let fixture = Fixture::new().await;
     let (turn, opened) = fixture.opened().await;
     let holder = holder(&fixture).await;
-    let hushing = takeover::hush(&fixture.database, opened.conversation, turn, opened.fence, fixture.process);
+    let hushing = takeover::hush(
+        &fixture.database,
+        opened.conversation,
+        turn,
+        opened.fence,
+        fixture.process,
+        Timestamp::now(),
+    );
     let (hushed, ()) = tokio::join!(hushing, async {
         fixture.until_somebody_waits().await;
         holder.batch_execute(QUEUE_AND_COMMIT).await.unwrap();

@@ -82,12 +82,6 @@ impl StoreError {
     pub const fn wrote_nothing(&self) -> bool {
         matches!(self, Self::Refused { .. } | Self::Unavailable { .. })
     }
-
-    /// True when the work may have been committed all the same.
-    #[must_use]
-    pub const fn is_in_doubt(&self) -> bool {
-        matches!(self, Self::InDoubt)
-    }
 }
 
 impl From<tokio_postgres::Error> for StoreError {

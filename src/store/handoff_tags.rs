@@ -79,6 +79,9 @@ macro_rules! removal_first {
 /// Open handoffs whose tag was never attempted and whose text is out: nothing is owed for the turn any longer and no
 /// reply of the contact is queued. The text comes first, so that the person who is called finds it in the chat.
 ///
+/// First, in their order, those of the last ten minutes: whoever has just asked for a person must not wait behind a day of
+/// older handoffs when the rule is turned on. Then the others.
+///
 /// A claim is not an attempt: it may wait for ManyChat's rate. That of a dead process is free, and so is what this process
 /// still has from an earlier look, which has ended.
 const CLAIM_ADDITIONS: &str = concat!(
@@ -96,7 +99,7 @@ const CLAIM_ADDITIONS: &str = concat!(
         and not ",
     removal_first!("$4"),
     "
-      order by h.opened_at limit $3 for update of h skip locked)
+      order by h.opened_at < now() - interval '10 minutes', h.opened_at limit $3 for update of h skip locked)
     update rs_handoffs h set tag = $4, tag_process_id = $2, tag_at = now()
     from due, conversations c where h.id = due.id and c.id = h.conversation_id
     returning h.id, h.conversation_id, c.subscriber_id, h.tag, 1 as number"

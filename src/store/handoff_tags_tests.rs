@@ -99,6 +99,31 @@ fn word(text: &str) -> Option<String> {
     Some(text.to_owned())
 }
 
+/// DEC-25: a rule that is turned on finds a day of open handoffs; who has just asked for a person comes before them.
+#[tokio::test]
+async fn new_handoffs_are_called_before_the_old_ones() {
+    let bench = Bench::new().await;
+    bench
+        .run(
+            "delete from rs_handoffs;
+             insert into rs_handoffs (conversation_id, reason, opened_at)
+             select c.id, 'complaint', now() - make_interval(mins => m)
+             from conversations c, unnest(array[700, 3, 30, 8, 11]) m",
+        )
+        .await;
+    let mut ages = Vec::new();
+    for _ in 0..5 {
+        let claimed =
+            claim_additions(&bench.database, &claimer(bench.process), "needs-person", 1).await.unwrap();
+        assert!(bench.begin(&claimed[0]).await);
+        bench.record(&claimed[0], Attempted::Done).await;
+        let sql =
+            "select round(extract(epoch from now() - opened_at) / 60)::int from rs_handoffs where id = $1";
+        ages.push(bench.client.query_one(sql, &[&claimed[0].handoff]).await.unwrap().get::<_, i32>(0));
+    }
+    assert_eq!(ages, [8, 3, 700, 30, 11]);
+}
+
 /// DEC-25: the text first, whichever way it goes; then one claim, whoever asks.
 #[tokio::test]
 async fn a_person_is_called_after_the_text_and_once() {

@@ -98,7 +98,7 @@ async fn the_last_nine_turns_are_read_oldest_first() {
     assert_eq!(texts(&burst).last(), Some(&"now"));
 }
 
-/// HISTW-1, HISTW-3, HISTW-4, 02/AC-6: outside the window, unbound and skipped turns are left out; escalations are not.
+/// HISTW-1, HISTW-3, HISTW-4, 08/HIST-5, 02/AC-6: outside the window, unbound and skipped turns are left out; escalations are not.
 #[tokio::test]
 async fn only_bound_turns_inside_the_window_are_read() {
     let past = Past::new().await;
@@ -110,6 +110,16 @@ async fn only_bound_turns_inside_the_window_are_read() {
     let turn = past.open(&["now"], false, None, past.now).await;
     assert_eq!(texts(&turn), ["in time", "handed off"]);
     assert_eq!(turn.history[1].role, Role::Agent);
+}
+
+/// GAP-DB-5: history is read in the order of an index.
+#[tokio::test]
+async fn history_has_an_index_in_its_order() {
+    let past = Past::new().await;
+    let sql = "select indexdef from pg_indexes where tablename = 'turns'";
+    let indexes = past.client.query(sql, &[]).await.unwrap();
+    let indexes: Vec<String> = indexes.iter().map(|row| row.get(0)).collect();
+    assert!(indexes.iter().any(|index| index.ends_with("(conversation_id, seq)")), "{indexes:?}");
 }
 
 /// TOK-10, TOK-12, TOK-14, HISTW-4: under enforcement only the contact's token reads; the current and the previous one do.

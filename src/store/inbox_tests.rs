@@ -201,7 +201,7 @@ async fn a_contended_message_is_kept_by_its_own_open() {
 #[tokio::test]
 async fn messages_of_a_dead_process_are_found() {
     let bench = Bench::new().await;
-    let found = async || orphaned(&bench.database, &tenant(), 60.0, 10).await.unwrap().len();
+    let found = async || orphaned(&bench.database, &tenant(), 60.0, &[], 10).await.unwrap().len();
     bench.keep(bench.here, "right", &message("one")).await;
     bench.keep(ProcessId::fresh(), "right", &message("two")).await;
     assert_eq!(found().await, 0, "the first one is in living hands");
@@ -212,6 +212,9 @@ async fn messages_of_a_dead_process_are_found() {
     let age = "update rs_inbox set created_at = now() - interval '31 minutes'";
     bench.client.batch_execute(age).await.unwrap();
     assert_eq!(found().await, 1);
+    let known = [*bench.conversation.as_uuid()];
+    let others = orphaned(&bench.database, &tenant(), 60.0, &known, 10).await.unwrap();
+    assert_eq!(others.len(), 0, "what was tried is not found again");
 }
 
 /// DEC-35, ARC-43: messages that wait because a dead process owes the contact a turn say which one, so that it can be

@@ -1,9 +1,11 @@
 //! A connection of the pool in use: every statement has a limit, and a connection that did not answer is closed, and with
 //! it those that may be as dead (ARC-31).
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use deadpool_postgres::{ClientWrapper, Object};
+use tokio::sync::Notify;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Row, Statement, ToStatement};
 
@@ -28,11 +30,13 @@ pub(super) struct Lease {
     object: Option<Object>,
     rules: LeaseRules,
     taken: Instant,
+    /// Rung when the connection is free, or closed and its place at the server free.
+    returned: Arc<Notify>,
 }
 
 impl Lease {
-    pub(super) fn new(object: Object, rules: LeaseRules) -> Self {
-        Self { object: Some(object), rules, taken: Instant::now() }
+    pub(super) fn new(object: Object, rules: LeaseRules, returned: Arc<Notify>) -> Self {
+        Self { object: Some(object), rules, taken: Instant::now(), returned }
     }
 
     /// The client of this connection.
@@ -62,6 +66,7 @@ impl Lease {
     /// Returns the connection to the pool; only after all of its work was answered.
     pub(super) fn give_back(mut self) {
         self.object = None;
+        self.returned.notify_one();
     }
 }
 
@@ -70,6 +75,7 @@ impl Drop for Lease {
         let Some(object) = self.object.take() else { return };
         let (pool, held) = (Object::pool(&object), self.taken.elapsed());
         drop(Object::take(object));
+        self.returned.notify_one();
         // After a failover that drops packets every old connection is silent. Each would cost its user the full limit.
         if held >= SUSPICIOUS
             && let Some(pool) = pool

@@ -22,6 +22,7 @@ pub mod eval_records;
 pub mod handoff_tags;
 pub mod handoffs;
 pub mod inbox;
+pub mod lanes;
 pub mod migrations;
 pub mod notices;
 pub mod open;

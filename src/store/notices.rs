@@ -10,8 +10,9 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Notification};
 use uuid::Uuid;
 
-use super::address::Address;
+use super::address::{Address, unreachable_because};
 use super::outbox_operator::WAKE_CHANNEL;
+use super::pool::in_time;
 use super::{Database, StoreError};
 use crate::domain::{ConversationId, TenantId};
 
@@ -115,16 +116,17 @@ impl Listener {
     /// Opens a connection of its own and listens. Through a transaction pooler this would hear nothing, or not for long.
     ///
     /// # Errors
-    /// When the server cannot be reached.
+    /// When the server cannot be reached, or does not answer within 10 s.
     pub async fn open(address: &Address) -> Result<Self, StoreError> {
         let (heard, notices) = mpsc::unbounded_channel();
-        let (client, driver) = address
-            .open_listening(heard)
-            .await
-            .map_err(|error| super::address::unreachable_because(&error))?;
-        tokio::spawn(driver);
-        client.batch_execute("listen rs_lane; listen rs_outbox").await?;
-        Ok(Self { _client: client, notices })
+        in_time(async {
+            let opening = address.open_listening(heard);
+            let (client, driver) = opening.await.map_err(|error| unreachable_because(&error))?;
+            tokio::spawn(driver);
+            client.batch_execute("listen rs_lane; listen rs_outbox").await?;
+            Ok(Self { _client: client, notices })
+        })
+        .await
     }
 
     /// The next notice; `None` when the connection has ended.

@@ -9,8 +9,8 @@ use std::time::Duration;
 use jiff::{Timestamp, tz::TimeZone};
 use rust_decimal::Decimal;
 use serde::Deserialize;
-use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
+use tokio_postgres::{Row, Statement};
 use uuid::Uuid;
 
 pub(super) use statements::{EARLIER, FIND, KEEP, OPEN, OPEN_WAITING};
@@ -145,8 +145,11 @@ pub struct OpenTurn {
     pub token_row: Option<Uuid>,
     /// Earlier turns, oldest first; empty when the turn may not read them.
     pub history: Vec<HistoryRow>,
-    /// The contact's stored offering (FN-OFF-4).
+    /// The contact's stored offering, the request's included (FN-OFF-4).
     pub offering: Option<String>,
+    /// What was stored before the request of this turn (FN-OFF-7). In a second run the two are the same: nobody knows any more
+    /// what the first has found.
+    pub offering_before: Option<String>,
     /// What earlier turns have done; `None` when it was not asked for.
     pub acted: Option<Acted>,
     /// What a first run of this turn has attempted, as entries of the record; empty in a first run (ARC-46).
@@ -193,13 +196,13 @@ pub async fn open(database: &Database, request: &OpenRequest) -> Result<Opened, 
 async fn open_once(database: &Database, request: &OpenRequest) -> Result<Opened, StoreError> {
     let lease = database.lease().await?;
     let values = Values::of(request);
-    let (opened, earlier) = fly(&lease, request, &values).await?;
+    let (opened, earlier) = fly(&lease, &values).await?;
     let opened = match opened {
         Some(row) if row.try_get("started")? => {
             crash_points::passed(Point::AfterOpen);
             Opened::Started(Box::new(started(&row, earlier.as_ref())?))
         }
-        Some(row) => Opened::Waiting(wait(&lease, request, &values, &row).await?),
+        Some(row) => Opened::Waiting(wait(&lease, &values, &row).await?),
         None => Opened::Waiting(Waits { conversation: None, kept: Vec::new(), owed_first: None }),
     };
     lease.give_back();
@@ -208,37 +211,22 @@ async fn open_once(database: &Database, request: &OpenRequest) -> Result<Opened,
 
 /// It is not the turn of these messages: those that have no row in the inbox get one, in a flight of their own that no
 /// other turn pays for. Until it is committed nothing of them is recorded, so nobody but the caller knows of them.
-async fn wait(
-    lease: &Lease,
-    request: &OpenRequest,
-    values: &Values<'_>,
-    opened: &Row,
-) -> Result<Waits, StoreError> {
+async fn wait(lease: &Lease, values: &Values<'_>, opened: &Row) -> Result<Waits, StoreError> {
     let conversation = ConversationId::from(opened.try_get::<_, Uuid>("id")?);
     let owed_first = opened.try_get::<_, Option<Uuid>>("owed_first")?.map(TurnId::from);
     let binding = parse_binding(opened)?.as_str();
-    let wanted: &[&(dyn ToSql + Sync)] = &[
-        conversation.as_uuid(),
-        request.turn.as_uuid(),
-        &values.stored,
-        request.process.as_uuid(),
-        &request.token_digest,
-        &binding,
-        &values.ids,
-        &values.texts,
-        &values.kinds,
-        &values.offerings,
-        &values.received,
-        &request.tokens_enforced,
-    ];
-    let row = behind_lock(lease, conversation, KEEP, wanted).await?;
+    let row = behind_lock(lease, conversation, KEEP, &values.of_keep(&conversation, &binding)).await?;
     let row = row.ok_or(StoreError::Unexpected { what: "rs_inbox" })?;
     Ok(Waits { conversation: Some(conversation), kept: row.try_get("waiting")?, owed_first })
 }
 
-/// Values derived from the request that the statements refer to.
+/// What the statements are given, where the request itself does not hold it as they want it.
 struct Values<'req> {
+    request: &'req OpenRequest,
+    tenant: &'req str,
     subscriber: &'req str,
+    takeover_secs: f64,
+    all_stored: bool,
     gap_before: Timestamp,
     since: Timestamp,
     window: Timestamp,
@@ -253,8 +241,14 @@ struct Values<'req> {
 
 impl<'req> Values<'req> {
     fn of(request: &'req OpenRequest) -> Self {
+        let takeover_secs =
+            if crash_points::is_sabotaged(Sabotage::Lane) { 0.0 } else { request.takeover_secs };
         Self {
+            request,
+            tenant: request.tenant.as_str(),
             subscriber: request.subscriber.expose(),
+            takeover_secs,
+            all_stored: request.messages.iter().all(|one| one.stored),
             gap_before: back(request.now, i64::from(request.idle_reset_hours)),
             since: back(request.now, i64::from(request.history_days).saturating_mul(24)),
             window: hour_of(request.now),
@@ -266,6 +260,78 @@ impl<'req> Values<'req> {
             received: request.messages.iter().map(|message| message.received_at).collect(),
             stored: request.messages.iter().filter(|one| one.stored).map(|message| message.id).collect(),
         }
+    }
+
+    /// Whether none of the messages stands in the inbox.
+    fn is_new(&self) -> bool {
+        self.stored.is_empty()
+    }
+
+    /// The parameters of [`FIND`].
+    fn of_find(&self) -> [&(dyn ToSql + Sync); 5] {
+        [&self.tenant, &self.subscriber, &self.request.channel, &self.request.now, &self.all_stored]
+    }
+
+    /// The parameters of [`OPEN`], and one more of [`OPEN_WAITING`].
+    fn of_open(&self) -> Vec<&(dyn ToSql + Sync)> {
+        let request = self.request;
+        let mut values: Vec<&(dyn ToSql + Sync)> = vec![
+            &self.tenant,
+            &self.subscriber,
+            &request.token_digest,
+            &request.tokens_enforced,
+            request.turn.as_uuid(),
+            &self.gap_before,
+            &request.now,
+            &self.ids,
+            &self.texts,
+            &self.kinds,
+            request.process.as_uuid(),
+            &self.window,
+            &request.guarded,
+            &request.received_at,
+            &request.dead_secs,
+            &request.fresh_digest,
+            &request.last_received_at,
+            &request.offering,
+            &request.lane_secs,
+            &self.takeover_secs,
+            &self.since,
+            &MOST_EARLIER,
+            &self.day,
+        ];
+        if !self.is_new() {
+            values.push(&self.stored);
+        }
+        values
+    }
+
+    /// The parameters of [`EARLIER`].
+    fn of_earlier(&self) -> [&(dyn ToSql + Sync); 3] {
+        [&self.tenant, &self.subscriber, &self.request.acted_by]
+    }
+
+    /// The parameters of [`KEEP`].
+    fn of_keep<'val>(
+        &'val self,
+        conversation: &'val ConversationId,
+        binding: &'val &'static str,
+    ) -> [&'val (dyn ToSql + Sync); 12] {
+        let request = self.request;
+        [
+            conversation.as_uuid(),
+            request.turn.as_uuid(),
+            &self.stored,
+            request.process.as_uuid(),
+            &request.token_digest,
+            binding,
+            &self.ids,
+            &self.texts,
+            &self.kinds,
+            &self.offerings,
+            &self.received,
+            &request.tokens_enforced,
+        ]
     }
 }
 
@@ -285,38 +351,44 @@ pub(super) fn day_of(at: Timestamp) -> jiff::civil::Date {
     at.to_zoned(TimeZone::UTC).date()
 }
 
-/// Sends the whole flight at once and then looks at every result (ARC-30): what [`OPEN`] and [`EARLIER`] found.
-async fn fly(
-    lease: &Lease,
-    request: &OpenRequest,
-    values: &Values<'_>,
-) -> Result<(Option<Row>, Option<Row>), StoreError> {
-    let is_new = values.stored.is_empty();
-    let (begin, commit) = (lease.prepared(BEGIN).await?, lease.prepared(COMMIT).await?);
-    let find = lease.prepared(FIND).await?;
-    let open = lease.prepared(if is_new { OPEN } else { OPEN_WAITING }).await?;
-    let looks_back = request.acted_by.is_some() || request.pausable;
-    let earlier = if looks_back { Some(lease.prepared(EARLIER).await?) } else { None };
-    let (client, tenant) = (lease.client()?, request.tenant.as_str());
-    let all_stored = values.stored.len() == values.ids.len();
-    let find_values: &[&(dyn ToSql + Sync)] =
-        &[&tenant, &values.subscriber, &request.channel, &request.now, &all_stored];
-    let takeover_secs = if crash_points::is_sabotaged(Sabotage::Lane) { 0.0 } else { request.takeover_secs };
-    let mut open_values = open_values(request, values, &tenant, &takeover_secs);
-    if !is_new {
-        open_values.push(&values.stored);
+/// The flight's statements as this connection has prepared them.
+struct Prepared {
+    begin: Statement,
+    find: Statement,
+    open: Statement,
+    /// `None` where the tenant's rules ask for nothing of it.
+    earlier: Option<Statement>,
+    commit: Statement,
+}
+
+impl Prepared {
+    async fn on(lease: &Lease, values: &Values<'_>) -> Result<Self, StoreError> {
+        let looks_back = values.request.acted_by.is_some() || values.request.pausable;
+        Ok(Self {
+            begin: lease.prepared(BEGIN).await?,
+            find: lease.prepared(FIND).await?,
+            open: lease.prepared(if values.is_new() { OPEN } else { OPEN_WAITING }).await?,
+            earlier: if looks_back { Some(lease.prepared(EARLIER).await?) } else { None },
+            commit: lease.prepared(COMMIT).await?,
+        })
     }
-    let earlier_values: &[&(dyn ToSql + Sync)] = &[&tenant, &values.subscriber, &request.acted_by];
+}
+
+/// Sends the whole flight at once and then looks at every result (ARC-30): what [`OPEN`] and [`EARLIER`] found.
+async fn fly(lease: &Lease, values: &Values<'_>) -> Result<(Option<Row>, Option<Row>), StoreError> {
+    let Prepared { begin, find, open, earlier, commit } = Prepared::on(lease, values).await?;
+    let client = lease.client()?;
+    let (of_find, of_open, of_earlier) = (values.of_find(), values.of_open(), values.of_earlier());
     let look_back = async {
         match &earlier {
-            Some(earlier) => client.query_opt(earlier, earlier_values).await,
+            Some(earlier) => client.query_opt(earlier, &of_earlier).await,
             None => Ok(None),
         }
     };
     let (begun, found, opened, looked_back, committed) = tokio::join!(
         lease.begin(&begin),
-        client.execute(&find, find_values),
-        client.query_opt(&open, &open_values),
+        client.execute(&find, &of_find),
+        client.query_opt(&open, &of_open),
         look_back,
         client.execute(&commit, &[]),
     );
@@ -324,40 +396,6 @@ async fn fly(
     found?;
     let rows = (opened?, looked_back?);
     committed.map(|_| rows)
-}
-
-/// The parameters of [`OPEN`], in order.
-fn open_values<'val>(
-    request: &'val OpenRequest,
-    values: &'val Values<'_>,
-    tenant: &'val &str,
-    takeover_secs: &'val f64,
-) -> Vec<&'val (dyn ToSql + Sync)> {
-    vec![
-        tenant,
-        &values.subscriber,
-        &request.token_digest,
-        &request.tokens_enforced,
-        request.turn.as_uuid(),
-        &values.gap_before,
-        &request.now,
-        &values.ids,
-        &values.texts,
-        &values.kinds,
-        request.process.as_uuid(),
-        &values.window,
-        &request.guarded,
-        &request.received_at,
-        &request.dead_secs,
-        &request.fresh_digest,
-        &request.last_received_at,
-        &request.offering,
-        &request.lane_secs,
-        takeover_secs,
-        &values.since,
-        &MOST_EARLIER,
-        &values.day,
-    ]
 }
 
 /// The column `history` of a row; empty when the turn may not read it.
@@ -394,6 +432,7 @@ fn started(opened: &Row, earlier: Option<&Row>) -> Result<OpenTurn, StoreError> 
         token_row: opened.try_get("token_row")?,
         history,
         offering: opened.try_get("offering")?,
+        offering_before: opened.try_get("offering_before")?,
         acted: earlier.map(acted_of).transpose()?.flatten(),
         attempted: Vec::new(),
     })

@@ -280,6 +280,21 @@ pub async fn retry(
     fenced(database, claim.fence(), RETRY, &[&error, &delay.as_secs_f64(), &gap]).await
 }
 
+/// What stands between how much of a reply is out and why the rest is not.
+const REACHED: &str = " texts reached ManyChat; the rest: ";
+
+/// Why a reply of `texts` texts was given up, `sent` of which are out: nobody should take it for one of which the contact has
+/// read nothing. `error` is already redacted.
+#[must_use]
+pub fn reason_of(sent: usize, texts: usize, error: &str) -> String {
+    if sent == 0 { error.to_owned() } else { format!("{sent} of {texts}{REACHED}{error}") }
+}
+
+/// The error in a reason of [`reason_of`].
+pub(super) fn error_in(reason: &str) -> &str {
+    reason.split_once(REACHED).map_or(reason, |(_, error)| error)
+}
+
 /// No further attempt. `error` is already redacted.
 ///
 /// # Errors

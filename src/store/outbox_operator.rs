@@ -6,7 +6,7 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row};
 use uuid::Uuid;
 
-use super::StoreError;
+use super::{StoreError, outbox};
 use crate::domain::{ConversationId, TenantId};
 
 /// Where a listening worker would hear that a row became due (ARC-47a); the payload is the tenant. The workers of this
@@ -144,7 +144,7 @@ pub struct OutboxRow {
     pub sent: i32,
     /// The actions that follow the reply, as `tool id` or `tool id=value`: configured words only.
     pub actions: Vec<String>,
-    /// Class of the last failure; `None` when there was none.
+    /// Class of the last failure; `None` when there was none. How many texts are out stands in `sent`.
     pub error: Option<String>,
 }
 
@@ -259,7 +259,8 @@ fn row_of(row: &Row) -> Result<OutboxRow, StoreError> {
 }
 
 /// The class of a stored error. Its words stay behind: the reference stores ManyChat's own, which can quote a contact.
-fn class_of(error: &str) -> String {
+fn class_of(stored: &str) -> String {
+    let error = outbox::error_in(stored);
     let status = || {
         let mut words = error.split([' ', ':', ',']);
         words.find(|word| word.len() == 3 && word.bytes().all(|byte| byte.is_ascii_digit()))

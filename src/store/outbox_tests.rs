@@ -109,7 +109,7 @@ async fn the_next_reply_follows_with_its_pause() {
     assert!(next[0].pause > Duration::from_millis(1000) && next[0].pause <= me.gap, "{:?}", next[0].pause);
 }
 
-/// GAP-DL-2: a retry goes on behind the texts that are out. BOX-14: later replies do not become due first.
+/// GAP-DL-2, which decides over DEL-5 (DEC-7): a retry goes on behind the texts that are out. BOX-14: later replies do not become due first.
 #[tokio::test]
 async fn a_retry_keeps_its_progress_and_moves_later_replies() {
     let bench = Bench::new().await;

@@ -122,6 +122,8 @@ const ABANDON: &str = concat!(
 /// person is called and the escalation copy is queued. A message that does not prove its contact changes nothing of the
 /// contact's own (ESCS-2, TURN-12). What is written takes the turn's id, so that it is written once (ARC-43).
 ///
+/// A contact who has no conversation is not handed off here: [`FIRST_HEARD`] comes before.
+///
 /// With $11 the message is known not to be a turn. Without, only finding it in the inbox says so: once it is deleted
 /// there, an Open that is still on its way finds it gone and records nothing.
 const HANDOFF_WITHOUT_TURN: &str = concat!(
@@ -138,7 +140,7 @@ const HANDOFF_WITHOUT_TURN: &str = concat!(
     earlier as (
       select 1 from rs_handoffs h where h.id = $3 union all select 1 from outbox x where x.id = $3),
     go as (
-      select 1 where ($11 or exists (select 1 from left_inbox))
+      select 1 from contact where ($11 or exists (select 1 from left_inbox))
         and not exists (select 1 from turns t where t.id = $3) and not exists (select 1 from earlier)),
     marked as (
       update conversations c set escalated_at = now(), updated_at = now()
@@ -160,6 +162,12 @@ const HANDOFF_WITHOUT_TURN: &str = concat!(
     select exists (select 1 from go) or exists (select 1 from earlier) as handed_off,
            (select id from contact) as conversation_id"
 );
+
+/// The conversation of a contact whose first message never became a turn: without it nothing could hold the call for a
+/// person (LANE-9, DEC-25).
+const FIRST_HEARD: &str = "
+    insert into conversations (tenant_id, subscriber_id, channel, turn_count, last_message_at)
+    values ($1, $2, $3, 0, $4) on conflict (tenant_id, subscriber_id) do nothing";
 
 /// Says what became of an owed reply.
 const STATUS: &str =
@@ -244,6 +252,8 @@ pub struct Handoff<'turn> {
     pub tenant: &'turn TenantId,
     /// Its contact.
     pub subscriber: &'turn SubscriberId,
+    /// Channel stored when the contact's conversation has to be created.
+    pub channel: &'turn str,
     /// The escalation copy.
     pub text: &'turn str,
     /// True when the contact has read the escalation copy already.
@@ -269,13 +279,33 @@ pub struct Handoff<'turn> {
 /// When the database still does not answer: call again.
 pub async fn resolve(database: &Database, handoff: &Handoff<'_>) -> Result<Resolution, StoreError> {
     let lease = database.lease().await?;
+    let mut resolution = look(&lease, handoff).await?;
+    if resolution == Look::SettledMeanwhile {
+        // What settles once stays settled: the second look finds it.
+        resolution = look(&lease, handoff).await?;
+    }
+    lease.give_back();
+    Ok(match resolution {
+        Look::Known(resolution) => resolution,
+        Look::SettledMeanwhile => Resolution { found: Resolved::NothingThere, conversation: None },
+    })
+}
+
+/// What one look at a turn has found.
+#[derive(PartialEq, Eq)]
+enum Look {
+    Known(Resolution),
+    /// It was running, and its Settle came through while this look waited behind it.
+    SettledMeanwhile,
+}
+
+async fn look(lease: &Lease, handoff: &Handoff<'_>) -> Result<Look, StoreError> {
     let statement = lease.prepared(STATUS).await?;
     let values: &[&(dyn ToSql + Sync)] = &[handoff.turn.as_uuid(), handoff.process.as_uuid()];
     let Some(row) = lease.client()?.query_opt(&statement, values).await? else {
-        let waited = without_turn(&lease, handoff, false).await?;
-        lease.give_back();
+        let waited = without_turn(lease, handoff, false).await?;
         let found = if waited.handed_off { Resolved::HandedOff } else { Resolved::NothingThere };
-        return Ok(Resolution { found, conversation: waited.conversation });
+        return Ok(Look::Known(Resolution { found, conversation: waited.conversation }));
     };
     let conversation = Some(ConversationId::from(row.try_get::<_, Uuid>("conversation_id")?));
     let ours: bool = row.try_get("ours")?;
@@ -285,17 +315,20 @@ pub async fn resolve(database: &Database, handoff: &Handoff<'_>) -> Result<Resol
     let found = if !ours || !(handoff.held || is_promised) {
         Resolved::TakenOver
     } else if is_running {
-        abandon(&lease, handoff).await?
+        if !abandon(lease, handoff).await? {
+            return Ok(Look::SettledMeanwhile);
+        }
+        Resolved::Abandoned
     } else {
         let queue = lease.prepared(QUEUE).await?;
         lease.client()?.execute(&queue, &[handoff.turn.as_uuid()]).await?;
         Resolved::Queued
     };
-    lease.give_back();
-    Ok(Resolution { found, conversation })
+    Ok(Look::Known(Resolution { found, conversation }))
 }
 
-async fn abandon(lease: &Lease, handoff: &Handoff<'_>) -> Result<Resolved, StoreError> {
+/// False when nothing was left to abandon.
+async fn abandon(lease: &Lease, handoff: &Handoff<'_>) -> Result<bool, StoreError> {
     let statement = lease.prepared(ABANDON).await?;
     let payload = reply_payload(&[handoff.text.to_owned()]);
     let values: &[&(dyn ToSql + Sync)] = &[
@@ -308,13 +341,12 @@ async fn abandon(lease: &Lease, handoff: &Handoff<'_>) -> Result<Resolved, Store
         handoff.process.as_uuid(),
         &handoff.messages,
     ];
-    // Nothing is left to abandon when the turn settled between the two statements: ask again.
-    let ended = lease.client()?.execute(&statement, values).await?;
-    Ok(if ended == 0 { Resolved::NothingThere } else { Resolved::Abandoned })
+    Ok(lease.client()?.execute(&statement, values).await? > 0)
 }
 
 /// Calls a person for a contact whose message is known never to have been recorded, and queues the escalation copy
-/// unless the contact has read it. Doing it twice does it once. Returns the conversation, if the contact has one.
+/// unless the contact has read it. Doing it twice does it once. A contact who was never heard gets a conversation; one whose
+/// messages stood in the inbox has been erased since, and gets none (DEC-13). Returns the conversation.
 ///
 /// # Errors
 /// When the statement may not have run: call again.
@@ -323,7 +355,15 @@ pub async fn hand_off_without_turn(
     handoff: &Handoff<'_>,
 ) -> Result<Option<ConversationId>, StoreError> {
     let lease = database.lease().await?;
-    let ended = without_turn(&lease, handoff, !handoff.stored).await?;
+    let sure = !handoff.stored;
+    let mut ended = without_turn(&lease, handoff, sure).await?;
+    if sure && ended.conversation.is_none() {
+        let statement = lease.prepared(FIRST_HEARD).await?;
+        let values: &[&(dyn ToSql + Sync)] =
+            &[&handoff.tenant.as_str(), &handoff.subscriber.expose(), &handoff.channel, &handoff.now];
+        lease.client()?.execute(&statement, values).await?;
+        ended = without_turn(&lease, handoff, sure).await?;
+    }
     lease.give_back();
     Ok(ended.conversation)
 }

@@ -38,6 +38,7 @@ impl Ending {
             held: true,
             tenant: &self.tenant,
             subscriber: &self.subscriber,
+            channel: "whatsapp",
             text: COPY,
             told,
             tokens_enforced: true,
@@ -134,6 +135,31 @@ async fn the_copy_is_due_behind_what_is_queued() {
     assert_eq!(copies.get::<_, i64>(0), 2);
 }
 
+/// LANE-9, DEC-25, ARC-40: of a contact who was never heard before a person is called too, and once; a turn that the contact
+/// begins later finds the conversation that holds the call.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_first_message_ends_with_a_person_once() {
+    for told in [true, false] {
+        let ending = Ending::new().await;
+        ending.fixture.client.batch_execute("delete from conversations").await.unwrap();
+        let unsure = resolve(&ending.fixture.database, &ending.handoff(None, told)).await.unwrap();
+        assert_eq!(
+            unsure,
+            Resolution { found: Resolved::NothingThere, conversation: None },
+            "it may still come"
+        );
+        for _ in 0..2 {
+            let handoff = ending.handoff(None, told);
+            let conversation = hand_off_without_turn(&ending.fixture.database, &handoff).await.unwrap();
+            assert!(conversation.is_some());
+            assert_eq!(ending.state().await, (true, 1, i64::from(!told), 0), "{told}");
+        }
+        let orphans = "select count(*) from outbox where conversation_id is null";
+        assert_eq!(ending.fixture.client.query_one(orphans, &[]).await.unwrap().get::<_, i64>(0), 0);
+        ending.fixture.open(&ending.fixture.request(TurnId::fresh())).await;
+    }
+}
+
 /// DEC-13, DEC-30, ARC-40: a message that stood in the inbox and is not found there has been erased or has joined
 /// another: nobody is told of it and nobody is called.
 #[tokio::test]
@@ -141,6 +167,8 @@ async fn a_stored_message_that_is_gone_calls_nobody() {
     let stage = Ending::new().await;
     let handoff = Handoff { stored: true, ..stage.handoff(Some("right-digest"), false) };
     hand_off_without_turn(&stage.fixture.database, &handoff).await.unwrap();
+    stage.fixture.client.batch_execute("delete from conversations").await.unwrap();
+    assert_eq!(hand_off_without_turn(&stage.fixture.database, &handoff).await.unwrap(), None);
     let sql =
         "select (select count(*) from rs_handoffs) + (select count(*) from outbox where kind = 'reply')";
     assert_eq!(stage.fixture.client.query_one(sql, &[]).await.unwrap().get::<_, i64>(0), 0);

@@ -1,7 +1,8 @@
 //! Connections to Postgres. Sockets are opened and driven on the shared runtime, whoever asks: a connection
 //! that lived on an actor's or a worker's own runtime would stall or die with it.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use deadpool_postgres::{
     ClientWrapper, Connect, Hook, HookError, Manager, ManagerConfig, Pool, PoolError, RecyclingMethod,
@@ -10,6 +11,7 @@ use deadpool_postgres::{
 use futures_util::future::BoxFuture;
 use futures_util::future::join_all;
 use tokio::runtime::Handle;
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_postgres::{Client, Config};
 
@@ -46,11 +48,18 @@ impl Default for PoolLimits {
     }
 }
 
+/// First and longest pause before a connection is asked for again, unless one of ours becomes free before.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(500));
+
 /// The pool of one process; cheap to clone.
 #[derive(Clone)]
 pub struct Database {
     pool: Pool,
     rules: LeaseRules,
+    /// Rung when a connection is given back.
+    returned: Arc<Notify>,
+    /// Until when a connection is asked for again where none could be had.
+    patience: Option<Instant>,
 }
 
 impl Database {
@@ -75,7 +84,8 @@ impl Database {
             .build()
             .map_err(|_| StoreError::Unavailable { reason: "the pool could not be built" })?;
         io.spawn(close_idle(pool.clone(), limits.idle));
-        Ok(Self { pool, rules: LeaseRules { answer: limits.answer, pooled } })
+        let rules = LeaseRules { answer: limits.answer, pooled };
+        Ok(Self { pool, rules, returned: Arc::default(), patience: None })
     }
 
     /// `select 1`, for `/ready` (HTTP-3).
@@ -92,8 +102,37 @@ impl Database {
     /// Takes a connection. When the lease is dropped without [`Lease::give_back`], as happens when the work is
     /// abandoned at its time limit, the connection is closed: its next user would wait behind that work (ARC-31).
     pub(super) async fn lease(&self) -> Result<Lease, StoreError> {
+        let Some(until) = self.patience else { return self.ask().await };
+        let mut cause = StoreError::Unavailable { reason: ALL_BUSY };
+        let asking = tokio::time::timeout_at(until.into(), self.ask_again(&mut cause)).await;
+        asking.unwrap_or(Err(cause))
+    }
+
+    /// The same pool for work that has time: where no connection can be had it asks again until then. Nothing of the work is
+    /// sent meanwhile, and when the time is over it is [`StoreError::Unavailable`], nothing else (ARC-31, DEC-26).
+    #[must_use]
+    pub fn until(&self, patience: Instant) -> Self {
+        Self { patience: Some(patience), ..self.clone() }
+    }
+
+    async fn ask(&self) -> Result<Lease, StoreError> {
         let object = self.pool.get().await.map_err(unavailable)?;
-        Ok(Lease::new(object, self.rules))
+        Ok(Lease::new(object, self.rules, Arc::clone(&self.returned)))
+    }
+
+    /// A server that refuses another connection, or is starting, may take one in a moment; and the pool tells whoever asked
+    /// for a new one nothing of those that are given back.
+    async fn ask_again(&self, cause: &mut StoreError) -> Result<Lease, StoreError> {
+        let mut pause = PAUSES.0;
+        loop {
+            match self.ask().await {
+                Err(error) if !self.pool.is_closed() => *cause = error,
+                asked => return asked,
+            }
+            // Whether it was rung or not: it is asked again.
+            let _ = tokio::time::timeout(pause, self.returned.notified()).await;
+            pause = (pause * 2).min(PAUSES.1);
+        }
     }
 
     /// Closes every connection; running work fails.
@@ -109,9 +148,11 @@ impl Database {
     }
 }
 
+const ALL_BUSY: &str = "every connection is busy or the server does not answer";
+
 fn unavailable(error: PoolError) -> StoreError {
     let reason = match error {
-        PoolError::Timeout(_) => "every connection is busy or the server does not answer",
+        PoolError::Timeout(_) => ALL_BUSY,
         PoolError::Closed => "the service is stopping",
         PoolError::PostCreateHook(_) => "a statement could not be prepared",
         PoolError::Backend(error) => return unreachable_because(&error).brief(),
@@ -159,13 +200,22 @@ async fn prepare(client: &ClientWrapper, pooled: bool) -> Result<(), tokio_postg
 /// # Errors
 /// [`StoreError::Unavailable`] when the server cannot be reached or refuses the login.
 pub async fn connect(address: &Address) -> Result<Client, StoreError> {
-    let opening = tokio::time::timeout(PoolLimits::default().connect, address.open());
-    let opened = opening.await.map_err(|_| StoreError::Unavailable {
+    in_time(async {
+        let (client, driver) = address.open().await.map_err(|error| unreachable_because(&error))?;
+        tokio::spawn(driver);
+        Ok(client)
+    })
+    .await
+}
+
+/// Bounds the opening of a connection outside the pool.
+pub(super) async fn in_time<T>(
+    opening: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    let opened = tokio::time::timeout(PoolLimits::default().connect, opening).await;
+    opened.unwrap_or(Err(StoreError::Unavailable {
         reason: "the server accepts connections and does not answer; check that the port is a Postgres server's",
-    })?;
-    let (client, driver) = opened.map_err(|error| unreachable_because(&error))?;
-    tokio::spawn(driver);
-    Ok(client)
+    }))
 }
 
 async fn close_idle(pool: Pool, idle: Duration) {
@@ -173,6 +223,16 @@ async fn close_idle(pool: Pool, idle: Duration) {
     while !pool.is_closed() {
         ticks.tick().await;
         pool.retain(|_, metrics| metrics.last_used() < idle);
+    }
+}
+
+/// A connection that is being opened. Who stops waiting for it closes it: a server that accepts and never answers would
+/// collect sockets otherwise.
+struct Opening<T>(JoinHandle<T>);
+
+impl<T> Drop for Opening<T> {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 
@@ -187,11 +247,11 @@ impl Connect for OnRuntime {
         let io = self.io.clone();
         let address = self.address.clone();
         Box::pin(async move {
-            let opening = io.spawn(async move {
+            let mut opening = Opening(io.spawn(async move {
                 let (client, driver) = address.open().await?;
                 Ok((client, tokio::spawn(driver)))
-            });
-            match opening.await {
+            }));
+            match (&mut opening.0).await {
                 Ok(opened) => opened,
                 Err(stopped) => match stopped.try_into_panic() {
                     Ok(panic) => std::panic::resume_unwind(panic),
@@ -202,3 +262,7 @@ impl Connect for OnRuntime {
         })
     }
 }
+
+#[cfg(test)]
+#[path = "pool_tests.rs"]
+mod tests;

@@ -1,15 +1,28 @@
-//! Deleting what is old (DEC-13, RET-1): in small batches, one run at a time for each tenant, and never a delivery that is
-//! still to be made or work that is open.
+//! Deleting what is old (DEC-13, RET-1): searched without a lock, deleted in short batches, one run at a time for each
+//! tenant, and never a delivery that is still to be made or work that is open.
+
+use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
+use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Transaction};
 
 use super::StoreError;
 use super::handoff_tags::removal_to_come;
 use crate::domain::TenantId;
 
-/// Rows of one batch: short enough that nobody waits behind it.
-const BATCH: i64 = 500;
+/// Rows of the first batch of a table, and the most of one.
+const BATCHES: (usize, usize) = (50, 500);
+
+/// What a batch may take: whoever writes for one of its contacts waits behind it. One that takes longer is given up and
+/// tried in smaller parts.
+const BATCH_TIME: Duration = Duration::from_millis(900);
+
+/// A batch that took this long is followed by a smaller one, and one that took a quarter of it by a larger one.
+const SLOW_BATCH: Duration = Duration::from_millis(400);
+
+/// Rows that one search finds. A search locks nothing, so it may take as long as a large table needs.
+const FOUND: i64 = 5000;
 
 /// Hours after which a rate window is of no use (RET-1).
 const RATE_WINDOW_HOURS: i64 = 48;
@@ -60,7 +73,7 @@ enum Kept {
 struct Old {
     table: &'static str,
     kept: Kept,
-    /// Selects the rows' `ctid`.
+    /// Selects the rows' `ctid`; conditions can be added at its end.
     rows: &'static str,
 }
 
@@ -199,23 +212,83 @@ async fn delete(
     tenant: &TenantId,
     before: Timestamp,
 ) -> Result<u64, StoreError> {
-    // Rows that somebody works on are skipped and go with a later run.
-    let of = if old.table == "conversations" { "c" } else { "x" };
-    let sql = format!(
-        "delete from {} where ctid = any (array({} limit $3 for update of {of} skip locked))",
-        old.table, old.rows
-    );
-    let mut total = 0;
+    let (mut total, mut size) = (0, BATCHES.0);
     loop {
         lock.execute(STILL_HELD, &[]).await?;
-        let transaction = client.transaction().await?;
-        let deleted = transaction.execute(&sql, &[&tenant.as_str(), &before, &BATCH]).await;
-        let rows = deleted.map_err(StoreError::of_command)?;
-        transaction.commit().await?;
-        total += rows;
-        if rows == 0 {
+        let found = find(client, old, tenant, before).await?;
+        let mut rest = found.as_slice();
+        let mut deleted = 0;
+        while !rest.is_empty() {
+            lock.execute(STILL_HELD, &[]).await?;
+            let (batch, others) = rest.split_at(size.min(rest.len()));
+            let begun = Instant::now();
+            // A single row is deleted however long it takes.
+            let limit = if batch.len() > 1 { BATCH_TIME } else { Duration::ZERO };
+            let rows = delete_batch(client, old, (tenant, before), batch, limit).await?;
+            let next = next_size(batch.len(), rows.is_some(), begun.elapsed());
+            // What is left over at the end says nothing about a larger batch, unless it was slow.
+            size = if batch.len() < size && next >= batch.len() { size } else { next };
+            if let Some(rows) = rows {
+                (rest, deleted) = (others, deleted + rows);
+            }
+        }
+        total += deleted;
+        if deleted == 0 {
             return Ok(total);
         }
+    }
+}
+
+/// Rows of the next batch after one of `size` rows.
+fn next_size(size: usize, ended: bool, took: Duration) -> usize {
+    let next = match took {
+        _ if !ended => size / 4,
+        took if took > SLOW_BATCH => size / 2,
+        took if took < SLOW_BATCH / 4 => size * 2,
+        _ => size,
+    };
+    next.clamp(1, BATCHES.1)
+}
+
+/// Where some of the old rows are.
+async fn find(
+    client: &Client,
+    old: &Old,
+    tenant: &TenantId,
+    before: Timestamp,
+) -> Result<Vec<String>, StoreError> {
+    let sql = format!("select old.ctid::text as place from ({} limit $3) old", old.rows);
+    let rows = client.query(&sql, &[&tenant.as_str(), &before, &FOUND]).await;
+    let rows = rows.map_err(StoreError::of_command)?;
+    rows.iter().map(|row| Ok(row.try_get("place")?)).collect()
+}
+
+/// Deletes those of the rows at these places that are still old, in one transaction; `None` when that took longer than
+/// `limit` (zero: none) and was given up. Rows that somebody works on are skipped and go with a later run.
+async fn delete_batch(
+    client: &mut Client,
+    old: &Old,
+    (tenant, before): (&TenantId, Timestamp),
+    places: &[String],
+    limit: Duration,
+) -> Result<Option<u64>, StoreError> {
+    let of = if old.table == "conversations" { "c" } else { "x" };
+    let sql = format!(
+        "delete from {} where ctid = any (array({} and {of}.ctid = any ($3::text[]::tid[]) for update of {of} skip locked))",
+        old.table, old.rows
+    );
+    let transaction = client.transaction().await?;
+    transaction.batch_execute(&format!("set local statement_timeout = {}", limit.as_millis())).await?;
+    match transaction.execute(&sql, &[&tenant.as_str(), &before, &places]).await {
+        Ok(rows) => {
+            transaction.commit().await?;
+            Ok(Some(rows))
+        }
+        Err(error) if error.code() == Some(&SqlState::QUERY_CANCELED) && !limit.is_zero() => {
+            transaction.rollback().await?;
+            Ok(None)
+        }
+        Err(error) => Err(StoreError::of_command(error)),
     }
 }
 

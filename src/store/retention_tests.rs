@@ -137,6 +137,36 @@ async fn finished_work_goes_after_thirty_days_at_most() {
     assert_eq!(bench.run_with(20, true).await, [("outbox", 1), ("nudges", 1), ("turns", 1)]);
 }
 
+/// RET-1, ARC-42: where deleting is slow, a batch gets smaller until nobody waits long behind it.
+#[tokio::test]
+async fn a_slow_batch_is_made_smaller() {
+    let mut bench = Bench::new().await;
+    let slow = "insert into rate_counters (tenant_id, subscriber_id, window_start)
+          select 't', n::text, now() - interval '9 days' from generate_series(1, 120) as n;
+        create table took (time interval);
+        create function be_slow() returns trigger language plpgsql as $$ begin
+          perform pg_sleep(0.025);
+          insert into took values (clock_timestamp() - now());
+          return old;
+        end $$;
+        create trigger slow before delete on rate_counters for each row execute function be_slow()";
+    bench.client.batch_execute(slow).await.unwrap();
+    assert_eq!(bench.run(false).await, [("rate_counters", 120)]);
+    let sql = "select max(time) < interval '1 second' from took";
+    assert!(bench.client.query_one(sql, &[]).await.unwrap().get::<_, bool>(0));
+}
+
+/// RET-1: a batch that was given up or slow is followed by a smaller one, a quick one by a larger one, within bounds.
+#[test]
+fn batches_follow_the_time_they_take() {
+    let ms = Duration::from_millis;
+    assert_eq!(next_size(100, false, ms(900)), 25);
+    assert_eq!(next_size(100, true, ms(500)), 50);
+    assert_eq!(next_size(100, true, ms(200)), 100);
+    assert_eq!(next_size(100, true, ms(10)), 200);
+    assert_eq!((next_size(500, true, ms(10)), next_size(1, false, ms(900))), (500, 1));
+}
+
 /// RET-1: more rows than one batch holds, and one run at a time, for this tenant alone; the lock is held to the end.
 #[tokio::test]
 async fn a_run_goes_on_batch_by_batch_and_alone() {

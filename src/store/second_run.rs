@@ -240,6 +240,7 @@ fn run_of(taken: &Row, found: &Row) -> Result<SecondRun, StoreError> {
         token_row: None,
         history: history_of(found)?,
         offering: found.try_get("offering")?,
+        offering_before: found.try_get("offering")?,
         acted: acted_of(found)?,
         attempted: attempted_of(found)?,
     };

@@ -30,7 +30,13 @@ use crate::telemetry::crash_points::{self, Point, Sabotage};
 /// claimed before the beginning is out, by any worker. Confirming moves it there. Until then a following reply goes
 /// behind it, due a moment later, so that the remainder is there first (ARC-43).
 ///
-/// `$reason` is the handoff's, `$more` what hangs on it.
+/// $1 conversation, $2 turn, $3 fence, $4 process, $5 whether the reply is deferred; $6 payload, $7 tokens, $8 cost and
+/// $9 whether there is any; the agent's row: $10 id, $11 text, $12 outcome, $13 model, $14 bound, $15 actions, $16 input,
+/// $17 output and $18 cached tokens, $19 cost, $20 milliseconds, $21 time; $22 what follows the response, $23 seconds that
+/// a flow plays, $24 what the checks made of it. Of [`SETTLE_MORE`] alone: $25 reason of the handoff; of the summary
+/// $26 the last turn in it, $27 its configuration, $28 what it holds.
+///
+/// `$reason` is the handoff's, `$more` what hangs on it or on the summary.
 macro_rules! settle_statement {
     (reason: $reason:literal, more: $more:literal) => {
         concat!(
@@ -110,6 +116,9 @@ pub(super) const SETTLE_MORE: &str = settle_statement! {
       update nudges n set status = 'cancelled', cancel_reason = 'escalated', updated_at = now()
       from owed where n.conversation_id = owed.conversation_id and n.status = 'pending' and $25 is not null)"
 };
+
+/// Both of them, the plain one first.
+const VARIANTS: [&str; 2] = [SETTLE, SETTLE_MORE];
 
 /// A decided reply, ready to be recorded.
 #[derive(Debug)]
@@ -203,14 +212,6 @@ pub struct UsageRow {
     pub latency: std::time::Duration,
 }
 
-impl UsageRow {
-    /// A call of which the provider has reported nothing (DEC-19).
-    #[must_use]
-    pub const fn unreported(model: String, latency: std::time::Duration) -> Self {
-        Self { model, input: None, output: None, cache_read: None, cost: None, latency }
-    }
-}
-
 /// What Settle decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settled {
@@ -297,16 +298,17 @@ async fn settle_once(database: &Database, request: &SettleRequest) -> Result<Set
 
 /// [`SETTLE`] or [`SETTLE_MORE`]; sabotaged, one that does not look at what waits in the outbox.
 fn statement(has_more: bool) -> &'static str {
-    static BLIND: LazyLock<[String; 2]> = LazyLock::new(|| {
-        let (looks, looks_not) =
-            ("or exists (select 1 from outbox", "or false and exists (select 1 from outbox");
-        [SETTLE, SETTLE_MORE].map(|sql| sql.replace(looks, looks_not))
-    });
-    if crash_points::is_sabotaged(Sabotage::Order) {
-        let [plain, more] = &*BLIND;
-        return if has_more { more } else { plain };
-    }
-    if has_more { SETTLE_MORE } else { SETTLE }
+    static BLIND: LazyLock<[String; 2]> = LazyLock::new(|| VARIANTS.map(blind));
+    let [plain, more] = if crash_points::is_sabotaged(Sabotage::Order) {
+        BLIND.each_ref().map(String::as_str)
+    } else {
+        VARIANTS
+    };
+    if has_more { more } else { plain }
+}
+
+fn blind(sql: &str) -> String {
+    sql.replace("or exists (select 1 from outbox", "or false and exists (select 1 from outbox")
 }
 
 /// Input plus output (BUD-3); an unknown count is 0.

@@ -18,7 +18,7 @@ pub(in crate::store) struct Fixture {
     pub(in crate::store) database: Database,
     pub(in crate::store) client: Client,
     pub(in crate::store) process: ProcessId,
-    _server: TestDatabase,
+    server: TestDatabase,
 }
 
 impl Fixture {
@@ -27,7 +27,13 @@ impl Fixture {
         let client = server.connect().await.unwrap();
         let address = server.config().clone().into();
         let database = Database::new(address, Handle::current(), PoolLimits::default()).unwrap();
-        Self { database, client, process: ProcessId::fresh(), _server: server }
+        Self { database, client, process: ProcessId::fresh(), server }
+    }
+
+    /// Another pool over the same database, with so many connections.
+    pub(in crate::store) fn database_of(&self, max_size: usize) -> Database {
+        let limits = PoolLimits { max_size, ..PoolLimits::default() };
+        Database::new(self.server.config().clone().into(), Handle::current(), limits).unwrap()
     }
 
     /// What a turn of the one contact asks of Open.
@@ -126,14 +132,16 @@ impl Fixture {
 
     /// A connection of somebody else.
     pub(in crate::store) async fn connect(&self) -> Client {
-        self._server.connect().await.unwrap()
+        self.server.connect().await.unwrap()
     }
 
     /// Returns when a statement in this database waits for a lock.
     pub(in crate::store) async fn until_somebody_waits(&self) {
         let sql = "select count(*) from pg_stat_activity
                    where datname = current_database() and wait_event_type = 'Lock'";
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(120);
         while self.client.query_one(sql, &[]).await.unwrap().get::<_, i64>(0) == 0 {
+            assert!(std::time::Instant::now() < until, "nobody waits for a lock");
             tokio::task::yield_now().await;
         }
     }
@@ -294,7 +302,14 @@ async fn an_aborted_call_is_recorded_with_its_model_and_time() {
             outcome: Outcome::Error,
             bound: true,
             actions: None,
-            usage: Some(UsageRow::unreported("mock:slow".to_owned(), Duration::from_millis(1234))),
+            usage: Some(UsageRow {
+                model: "mock:slow".to_owned(),
+                input: None,
+                output: None,
+                cache_read: None,
+                cost: None,
+                latency: Duration::from_millis(1234),
+            }),
             at: Timestamp::now(),
         },
         escalation: None,
@@ -375,4 +390,12 @@ async fn what_the_checks_found_is_kept_with_the_turn() {
     assert_eq!(rows[0].get::<_, String>(4), "low_confidence");
     fixture.client.execute("delete from turns", &[]).await.unwrap();
     assert!(fixture.client.query("select 1 from rs_turn_checks", &[]).await.unwrap().is_empty());
+}
+
+/// ARC-60: the sabotage that the order of replies is tried with still finds its place in each of the statements.
+#[test]
+fn the_sabotaged_statements_differ_in_one_place() {
+    for sql in VARIANTS {
+        assert_eq!(blind(sql).len(), sql.len() + "false and ".len());
+    }
 }

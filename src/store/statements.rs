@@ -1,8 +1,9 @@
 //! The statements that are prepared when a connection opens.
 
-use super::{flight, inbox, open, owed, rate, settle};
+use super::{attempts, flight, inbox, open, owed, rate, settle};
 
-/// Every statement of the request path (ARC-6, ARC-30).
+/// Every statement of the request path (ARC-6, ARC-30): those of a turn, of the actions that go out while its model runs, and of
+/// what lets the next turn of the contact go on. Not the rare ones, and none of what follows a reply that is out.
 pub(super) const REQUEST_PATH: &[&str] = &[
     BEGIN,
     COMMIT,
@@ -17,6 +18,9 @@ pub(super) const REQUEST_PATH: &[&str] = &[
     owed::CONFIRM,
     rate::RESERVE,
     inbox::KEEP,
+    attempts::IN_TURN.look,
+    attempts::IN_TURN.begin,
+    attempts::FINISH,
 ];
 
 /// What is set for the session of every pooled connection. Each by itself: a server that refuses one works without.

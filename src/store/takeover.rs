@@ -1,8 +1,10 @@
 //! A person has taken over (DEC-9): which open handoff pauses the agent, and the end of a turn that says nothing: its
 //! messages stay recorded and are not counted, nothing is owed, the lane is free.
 
+use jiff::Timestamp;
 use tokio_postgres::types::ToSql;
 
+use super::attempts::attempts_of;
 use super::flight::behind_lock;
 use super::{Database, StoreError};
 use crate::domain::{ConversationId, Fence, ProcessId, TurnId};
@@ -41,8 +43,11 @@ pub(super) use {pause_columns, pause_join};
 
 /// Under the fence and behind the conversation's lock, as Settle. What Open counted for the cap
 /// is taken back: a chat with a person must not end in the cap, which would be another handoff (CAP-4).
-const HUSH: &str = "
-    with contact as (
+///
+/// What a first run of the turn has sent, or may have, stays on record, in a row that is no part of the history, as where a
+/// turn ends too late for any message: its flows are not offered again (ARC-41, ARC-46).
+const HUSH: &str = concat!(
+    "with contact as (
       select id from conversations where id = $1),
     lane as (
       update rs_lanes l set turn_id = null, process_id = null, expires_at = null
@@ -55,13 +60,20 @@ const HUSH: &str = "
       where o.turn_id = $2 and o.status = 'running' and o.process_id = $4
         and ($3::bigint is null or exists (select 1 from lane))
       returning user_turn_ids),
+    agent as (
+      insert into turns (conversation_id, role, text, outcome, bound, actions, created_at)
+      select $1::uuid, 'agent', '', 'error', false, tried.actions, $5::timestamptz
+      from ended, (select ",
+    attempts_of!("$2"),
+    " as actions) tried where tried.actions is not null),
     uncounted as (
       update conversations c
       set turn_count = greatest(0, c.turn_count - cardinality(ended.user_turn_ids)), updated_at = now()
       from ended where c.id = $1
       returning 1)
     select exists (select 1 from rs_inbox i where i.conversation_id = $1 and i.process_id <> $4) as others_wait
-    from ended";
+    from ended"
+);
 
 /// How a turn without a word ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +87,8 @@ pub enum Hushed {
     Superseded,
 }
 
-/// Ends the turn of `process` without an agent row.
+/// Ends the turn of `process` without a word; `now` by the business clock. There is no agent row but for what a first run of
+/// the turn has attempted.
 ///
 /// # Errors
 /// [`StoreError::InDoubt`] when it may have been committed all the same; otherwise nothing has changed.
@@ -85,10 +98,12 @@ pub async fn hush(
     turn: TurnId,
     fence: Option<Fence>,
     process: ProcessId,
+    now: Timestamp,
 ) -> Result<Hushed, StoreError> {
     let lease = database.lease().await?;
     let fence = fence.map(Fence::get);
-    let values: &[&(dyn ToSql + Sync)] = &[conversation.as_uuid(), turn.as_uuid(), &fence, process.as_uuid()];
+    let values: &[&(dyn ToSql + Sync)] =
+        &[conversation.as_uuid(), turn.as_uuid(), &fence, process.as_uuid(), &now];
     let ended = behind_lock(&lease, conversation, HUSH, values).await?;
     lease.give_back();
     match ended {

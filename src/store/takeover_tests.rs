@@ -3,6 +3,7 @@ use uuid::Uuid;
 use super::*;
 use crate::store::PoolLimits;
 use crate::store::embedded::testing::TestServer;
+use crate::store::testing::ActingTurn;
 
 /// DEC-9, ARC-45, CAP-4: a silent end takes its count back, frees the lane and owes nothing, under the fence; an old fence changes nothing.
 #[tokio::test]
@@ -28,7 +29,7 @@ async fn a_silent_end_is_fenced() {
         (row.get::<_, i64>(0), row.get::<_, i64>(1), row.get::<_, i32>(2))
     };
     let end = async |fence, process| {
-        hush(&database, conversation, turn, Some(Fence::new(fence)), process).await.unwrap()
+        hush(&database, conversation, turn, Some(Fence::new(fence)), process, Timestamp::now()).await.unwrap()
     };
     assert_eq!(end(4, process).await, Hushed::Superseded);
     assert_eq!(state().await, (1, 1, 9));
@@ -38,4 +39,30 @@ async fn a_silent_end_is_fenced() {
     assert_eq!(state().await, (0, 0, 7), "its two messages are not counted");
     assert_eq!(end(5, process).await, Hushed::Superseded, "it is over");
     assert_eq!(state().await, (0, 0, 7));
+    let rows = client.query("select 1 from turns", &[]).await.unwrap();
+    assert!(rows.is_empty(), "nothing was attempted, so nothing is recorded");
+}
+
+/// ARC-41, ARC-46, FN-ONCE-1, TSET-8: what the first run of a turn has sent, or may have, stays on record when its second ends
+/// in silence; nobody reads that row as a turn of the contact.
+#[tokio::test]
+async fn a_silent_end_of_a_second_run_keeps_what_was_sent() {
+    let bench = ActingTurn::of("7").await;
+    for (number, finished) in [(0, "now(), 'performed'"), (1, "null, null")] {
+        let sql = format!(
+            "insert into rs_attempts (turn_id, action, conversation_id, process_id, entry, finished_at, outcome)
+             values ('{0}', {number}, '{0}', '{1}', '{{\"tool\": \"send_flow\", \"id\": \"f{number}\"}}', {finished})",
+            bench.turn, bench.process
+        );
+        bench.client.batch_execute(&sql).await.unwrap();
+    }
+    let conversation = ConversationId::from(*bench.turn.as_uuid());
+    let ended = hush(&bench.database, conversation, bench.turn, None, bench.process, Timestamp::now()).await;
+    assert_eq!(ended.unwrap(), Hushed::Ended { others_wait: false });
+    let sql = "select bound, text, actions -> 0 ->> 'status', actions -> 1 ->> 'error' from turns where role = 'agent'";
+    let row = bench.client.query_one(sql, &[]).await.unwrap();
+    let (bound, text, first, second): (bool, String, String, String) =
+        (row.get(0), row.get(1), row.get(2), row.get(3));
+    assert_eq!((bound, text.as_str(), first.as_str()), (false, "", "performed"));
+    assert!(second.starts_with("outcome unknown"), "{second}");
 }

@@ -16,7 +16,7 @@ pub struct ActingTurn {
     pub turn: TurnId,
     /// Whose they are.
     pub process: ProcessId,
-    client: Client,
+    pub(super) client: Client,
     _server: TestDatabase,
 }
 
@@ -74,5 +74,21 @@ impl ActingTurn {
         let sql = "insert into rs_attempts (turn_id, action, conversation_id, process_id, entry)
                    select turn_id, $1, conversation_id, process_id, '{}' from rs_actions";
         self.client.execute(sql, &[&number]).await.unwrap();
+    }
+
+    /// Another turn of the contact writes this field at this moment.
+    pub async fn write_under_way(&self, id: &str, value: &str) {
+        let sql = "insert into rs_attempts (turn_id, action, conversation_id, process_id, entry)
+                   select gen_random_uuid(), 0, conversation_id, process_id,
+                          jsonb_build_object('tool', 'set_field', 'id', $1::text, 'value', $2::text)
+                   from rs_actions";
+        self.client.execute(sql, &[&id, &value]).await.unwrap();
+    }
+
+    /// Every write that is under way ends, accepted.
+    pub async fn end_writes(&self) {
+        let sql =
+            "update rs_attempts set finished_at = now(), outcome = 'performed' where finished_at is null";
+        self.client.execute(sql, &[]).await.unwrap();
     }
 }

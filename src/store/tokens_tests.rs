@@ -136,7 +136,7 @@ fn texts(turn: &OpenTurn) -> Vec<&str> {
     turn.history.iter().map(|row| row.text.expose()).collect()
 }
 
-/// TOK-20, TOK-21, TOK-22, TOK-25, BOX-2, W-6: the first message issues generation 1 with its row due in 60 s; a bound
+/// TOK-20, TOK-21, TOK-22, TOK-25, CRASH-7, BOX-2, W-6: the first message issues generation 1 with its row due in 60 s; a bound
 /// one issues nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_message_issues_and_a_bound_one_does_not() {
@@ -277,7 +277,7 @@ async fn without_a_fresh_token_nothing_is_read() {
     }
 }
 
-/// TOK-30, TOK-31, TOK-32, GAP-DL-15: a retry stores a digest of the same generation; the one it replaces stays valid,
+/// TOK-30, TOK-31, TOK-32, CRASH-7, GAP-DL-15: a retry stores a digest of the same generation; the one it replaces stays valid,
 /// for its write may have landed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_retry_replaces_the_digest_and_keeps_the_one_before() {

@@ -3,7 +3,8 @@
 //! variable is known to it. `docs/reliability.md` says who uses them and how.
 //!
 //! `CRASH_AT=<point>[:<n>]` aborts at the n-th passage of a point, the first by default; `PAUSE_AT` stops the process
-//! there until it is continued (SIGSTOP, SIGCONT); `SABOTAGE=<name>` is read by [`is_sabotaged`].
+//! there until it is continued (SIGSTOP, SIGCONT); `SABOTAGE=<name>` is read by [`is_sabotaged`]; with `LAG_ALLOWED_MS` a
+//! busy machine that runs many tests at once does not look like an overload.
 
 /// Where a process can be made to end or to stop. `CRASH_AT` and `PAUSE_AT` take the names in snake case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,9 +49,9 @@ pub enum Sabotage {
 }
 
 #[cfg(debug_assertions)]
-pub use armed::{is_sabotaged, passed, passed_if, passed_late};
+pub use armed::{is_sabotaged, lag_allowed, passed, passed_if, passed_late};
 #[cfg(not(debug_assertions))]
-pub use disarmed::{is_sabotaged, passed, passed_if, passed_late};
+pub use disarmed::{is_sabotaged, lag_allowed, passed, passed_if, passed_late};
 
 #[cfg(debug_assertions)]
 mod armed {
@@ -69,6 +70,11 @@ mod armed {
     /// The point to stop at.
     static PAUSE: LazyLock<Option<Target>> = LazyLock::new(|| target(env::var("PAUSE_AT").ok()));
     static SABOTAGED: LazyLock<Option<String>> = LazyLock::new(|| env::var("SABOTAGE").ok());
+
+    static LAG_ALLOWED: LazyLock<Option<Duration>> = LazyLock::new(|| {
+        let value = env::var("LAG_ALLOWED_MS").ok()?;
+        value.parse().ok().map(Duration::from_millis)
+    });
 
     type Target = (String, AtomicU32);
 
@@ -123,6 +129,12 @@ mod armed {
             }
             is_last(&PAUSE).then_some(Blow::Pause)
         }
+    }
+
+    /// How late work may be: `usual`, or what the environment says.
+    #[must_use]
+    pub fn lag_allowed(usual: Duration) -> Duration {
+        LAG_ALLOWED.unwrap_or(usual)
     }
 
     /// The program has come to this point.
@@ -183,7 +195,16 @@ mod armed {
 
 #[cfg(not(debug_assertions))]
 mod disarmed {
+    use std::time::Duration;
+
     use super::{Point, Sabotage};
+
+    /// As usual, in a release build.
+    #[inline]
+    #[must_use]
+    pub const fn lag_allowed(usual: Duration) -> Duration {
+        usual
+    }
 
     /// Nothing, in a release build.
     #[inline]

@@ -286,9 +286,10 @@ fn a_failing_debug_does_no_harm() {
     assert_eq!(fields(|| tracing::info!(value = ?Broken, "m")), json!({"value": "start"}));
 }
 
-/// A panic is logged with its place, and its payload is not.
-#[test]
-fn a_panic_tells_only_its_place() {
+/// The lines about a panic of ours. Another test's panic can meet their place in the code first, on a thread without a
+/// subscriber: then it is left out once, and not when the next subscriber asks.
+fn played_panic() -> Vec<Value> {
+    let _held = crate::telemetry::panic_hook::hold();
     let captured = Captured::default();
     let guard = tracing::subscriber::set_default(subscriber(LogLevel::Info, &[], captured.clone()).unwrap());
     let previous = std::panic::take_hook();
@@ -297,7 +298,7 @@ fn a_panic_tells_only_its_place() {
     std::panic::set_hook(previous);
     drop(guard);
     assert!(caught.is_err());
-    let own: Vec<Value> = captured
+    captured
         .0
         .lock()
         .unwrap()
@@ -306,7 +307,13 @@ fn a_panic_tells_only_its_place() {
         .filter(|line: &Value| {
             line["location"].as_str().is_some_and(|place| place.contains("layer_tests.rs"))
         })
-        .collect();
+        .collect()
+}
+
+/// A panic is logged with its place, and its payload is not.
+#[test]
+fn a_panic_tells_only_its_place() {
+    let own = (0..3).map(|_| played_panic()).find(|own| !own.is_empty()).unwrap_or_default();
     assert_eq!(own.len(), 1);
     assert_eq!((&own[0]["level"], &own[0]["msg"]), (&json!(50), &json!("panic")));
     assert!(!own[0].to_string().contains("Noor") && !own[0].to_string().contains("555"));

@@ -22,8 +22,8 @@ pub enum LogLevel {
 impl LogLevel {
     /// The level with this number; a number between two levels counts as the lower, so that a threshold never
     /// hides more than it was meant to.
-    #[must_use]
-    pub const fn from_number(number: u8) -> Self {
+    #[cfg(test)]
+    pub(super) const fn from_number(number: u8) -> Self {
         match number {
             60.. => Self::Fatal,
             50.. => Self::Error,

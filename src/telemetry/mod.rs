@@ -1,6 +1,7 @@
 //! Logs: one JSON object a line on standard output, without personal data and without secrets.
 //! Owns: the subscriber and its layer, the thread that writes, the levels, the redaction shapes, the panic hook.
-//! Never: knows what a turn or a channel is; decides what is worth logging.
+//! Never: knows what a turn or a channel is, but for the names of the places where a test build ends itself
+//! (`crash_points`); decides what is worth logging.
 //!
 //! How to log from any room:
 //!
@@ -43,6 +44,8 @@ use tracing_subscriber::layer::SubscriberExt;
 pub use level::LogLevel;
 pub use once_per_day::OncePerDay;
 pub use panics::install_hook as install_panic_hook;
+#[cfg(test)]
+pub(crate) use panics::testing as panic_hook;
 pub use redaction::{Marks, is_removed_key, scrub_text, scrub_with};
 pub use seldom::Seldom;
 pub use writer::flush;

@@ -138,6 +138,19 @@ impl Action {
         Entry { tool, id, value, length, status, error, origin, contact_asked }
     }
 
+    /// What it changes. Of two actions with one target the later one decides how that ends (FLD-4, NOTE-5, NTOOL-5).
+    pub(super) fn target(&self) -> (&'static str, &str) {
+        match self {
+            Self::SendFlow { id, .. } => ("flow", id),
+            Self::AddTag { id, .. } | Self::RemoveTag { id, .. } => ("tag", id),
+            Self::SetField { id, .. } => ("field", id),
+            Self::WriteNote { id, .. } => ("note", id),
+            // There is one follow-up at most, and the last call moves it.
+            Self::ScheduleNudge { .. } => ("follow-up", ""),
+            Self::SendEvent { id, .. } => ("event", id),
+        }
+    }
+
     /// Whether taking on both would do one thing twice (STAGE-2). A flow is the same by its id (LIM-16, FN-TIED-11), a write
     /// of a field by id and value, so that the write that repeats a move is none of its own; everything else when all of it
     /// is equal.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::record::{Entry, Status};
+use crate::domain::millis;
 
 /// The counters of this process.
 pub static COUNTERS: Counters = Counters::new();
@@ -77,11 +78,7 @@ impl Counters {
     pub fn report(&self) -> Vec<Count> {
         let counted = self.counted();
         let calls = counted.calls.iter().map(|((tool, what), count)| Count { tool, what, count: *count });
-        let time = |tool, what, time: Duration| Count {
-            tool,
-            what,
-            count: u64::try_from(time.as_millis()).unwrap_or(u64::MAX),
-        };
+        let time = |tool, what, time: Duration| Count { tool, what, count: millis(time) };
         let took = counted.took.iter().map(|(tool, taken)| time(tool, "taken_ms", *taken));
         let held = counted.held.map(|held| time("turn", "held_ms", held));
         calls.chain(took).chain(held).collect()

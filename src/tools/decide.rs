@@ -129,9 +129,10 @@ impl Decider<'_> {
         let mut batch = self.leading_writes(flow);
         let number = self.ledger.reserve(action.clone(), plays);
         batch.push((number, action));
-        let numbers = batch.iter().map(|(number, _)| *number).collect();
-        let sending = sender.begin(self.ledger.last_send(), batch);
-        self.ledger.add_send(numbers, sending);
+        for (number, action) in batch {
+            let sending = sender.begin(self.ledger.last_send(), number, action);
+            self.ledger.add_send(number, sending);
+        }
         Outgoing::Sending(number)
     }
 

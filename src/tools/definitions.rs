@@ -14,6 +14,58 @@ use super::menu::{Menu, writable};
 use crate::config::{Delay, FieldTool, FlowTool, NoteTool, TagTool};
 use crate::funnel;
 
+const ADD_TAG: &str = "Adds a tag to the contact. It is carried out after your reply, like every write.";
+const REMOVE_TAG: &str = "Takes a tag off the contact. It is carried out after your reply, like every write.";
+const SET_FIELD: &str = "Records what the contact said in one of their fields, after your reply. The value must be one of those \
+     listed for that field.";
+const FORWARD: &str = "only ever forward in this order";
+const WRITE_NOTE: &str = "Writes a note for the colleagues of the business; no contact ever sees it. It replaces what the note \
+     held. To add to what a note holds, read the contact first. Leave out names, phone numbers, e-mail addresses and links.";
+const KEPT: &str = "kept when you hand over to a person";
+const SCHEDULE: &str = "Gives you one more turn later, for a follow-up, if the contact has not written by then. A later call \
+     replaces an earlier one.";
+const READ: &str = "Reads the contact's tags, fields and notes as they are now, at most";
+const VALUES: &str = "A field without a value is null; `other` stands for a value that is not listed.";
+const BESIDES: &str = "Besides what the other tools write it shows:";
+const SEND: &str = "Sends the contact ready-made content.";
+const AT_CALL: &str = "It goes out at the call, before your reply: do not repeat in the reply what it says. `sent` tells whether \
+     it went out; never claim what did not.";
+const STAGED: &str = "It goes out after your reply.";
+const LINK: &str = "is refused before the stage prepared is recorded. Pass contactAsked: true with it only when the contact's \
+     message of this turn asks for the link, for payment methods or how to pay; that you passed it is recorded.";
+const ASKED: &str =
+    "true when the contact's message of this turn asks for the link, for payment methods or how to pay";
+const NO_OFFERING: &str = "No flow fits yet: record the contact's offering first, with set_field";
+const ALL_SENT: &str =
+    "Everything there is for the contact's offering has been sent; there is nothing left to send.";
+const TIED: &str = "the system sends it when the stage";
+/// Names that only definitions know.
+const NAMES: &str =
+    "add_tag remove_tag set_field write_note schedule_nudge get_contact send_flow contactAsked";
+
+/// What the definitions say besides the tenant's own words, and their names: no reply says it (GUARD-4, 01 section 17).
+pub const SENTENCES: [&str; 19] = [
+    ADD_TAG,
+    REMOVE_TAG,
+    SET_FIELD,
+    FORWARD,
+    WRITE_NOTE,
+    KEPT,
+    SCHEDULE,
+    READ,
+    VALUES,
+    BESIDES,
+    SEND,
+    AT_CALL,
+    STAGED,
+    LINK,
+    ASKED,
+    NO_OFFERING,
+    ALL_SENT,
+    TIED,
+    NAMES,
+];
+
 /// A tool as the model is shown it (TCFG-30).
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolDefinition {
@@ -29,8 +81,8 @@ pub struct ToolDefinition {
 /// What this turn offers; empty when there is nothing to offer (TSET-7).
 pub(super) fn definitions(menu: &Menu) -> Arc<[ToolDefinition]> {
     let offered = [
-        tag_tool(menu, "add_tag", "Adds a tag to the contact"),
-        tag_tool(menu, "remove_tag", "Takes a tag off the contact"),
+        tag_tool(menu, "add_tag", ADD_TAG),
+        tag_tool(menu, "remove_tag", REMOVE_TAG),
         set_field(menu),
         write_note(menu),
         schedule_nudge(menu),
@@ -43,7 +95,7 @@ pub(super) fn definitions(menu: &Menu) -> Arc<[ToolDefinition]> {
 fn tag_tool(menu: &Menu, name: &'static str, what: &str) -> Option<ToolDefinition> {
     let tags = &menu.tools().tags;
     let ids: Vec<_> = tags.iter().map(|tag| tag.id.as_str()).collect();
-    let description = format!("{what}, after your reply. Tags:{}", lines(tags.iter().map(tag_line)));
+    let description = format!("{what} Tags:{}", lines(tags.iter().map(tag_line)));
     (!ids.is_empty()).then(|| tool(name, description, json!({ "tag": choice(&ids) }), &["tag"]))
 }
 
@@ -63,14 +115,10 @@ fn set_field(menu: &Menu) -> Option<ToolDefinition> {
     }
     let line = |field: &FieldTool| {
         let values = writable(field).map(String::as_str).collect::<Vec<_>>().join(", ");
-        let order = if field.funnel { "; only ever forward in this order" } else { "" };
+        let order = if field.funnel { format!("; {FORWARD}") } else { String::new() };
         format!("{} ({values}{order}): {}", field.id, field.description)
     };
-    let description = format!(
-        "Records what the contact said in one of their fields, after your reply. The value must be one of those listed for \
-         that field. Fields:{}",
-        lines(fields.iter().map(line))
-    );
+    let description = format!("{SET_FIELD} Fields:{}", lines(fields.iter().map(line)));
     let properties = json!({ "field": choice(&ids), "value": choice(&values) });
     (!ids.is_empty()).then(|| tool("set_field", description, properties, &["field", "value"]))
 }
@@ -80,15 +128,10 @@ fn write_note(menu: &Menu) -> Option<ToolDefinition> {
     let notes = &menu.tools().notes;
     let ids: Vec<_> = notes.iter().map(|note| note.id.as_str()).collect();
     let line = |note: &NoteTool| {
-        let kept = if note.on_escalation { ", kept when you hand over to a person" } else { "" };
+        let kept = if note.on_escalation { format!(", {KEPT}") } else { String::new() };
         format!("{} (at most {} characters{kept}): {}", note.id, note.max_length, note.description)
     };
-    let again = if menu.reads { " To add to what a note holds, read the contact first." } else { "" };
-    let description = format!(
-        "Writes a note for the colleagues of the business; no contact ever sees it. It replaces what the note held.{again} Leave \
-         out names, phone numbers, e-mail addresses and links. Notes:{}",
-        lines(notes.iter().map(line))
-    );
+    let description = format!("{WRITE_NOTE} Notes:{}", lines(notes.iter().map(line)));
     let properties = json!({ "note": choice(&ids), "text": { "type": "string" } });
     (!ids.is_empty()).then(|| tool("write_note", description, properties, &["note", "text"]))
 }
@@ -98,11 +141,7 @@ fn schedule_nudge(menu: &Menu) -> Option<ToolDefinition> {
     let delays = &menu.tools().nudge.as_ref().filter(|_| menu.nudges)?.delays;
     let ids: Vec<_> = delays.iter().map(|delay| delay.id.as_str()).collect();
     let line = |delay: &Delay| format!("{}: after {} minutes", delay.id, delay.minutes);
-    let description = format!(
-        "Gives you one more turn later, for a follow-up, if the contact has not written by then. A later call replaces an \
-         earlier one. Delays:{}",
-        lines(delays.iter().map(line))
-    );
+    let description = format!("{SCHEDULE} Delays:{}", lines(delays.iter().map(line)));
     Some(tool("schedule_nudge", description, json!({ "delay": choice(&ids) }), &["delay"]))
 }
 
@@ -120,12 +159,9 @@ fn get_contact(menu: &Menu) -> Option<ToolDefinition> {
     let more = if only_here.is_empty() {
         String::new()
     } else {
-        format!(" Besides what the other tools write it shows:{}", lines(only_here.into_iter()))
+        format!(" {BESIDES}{}", lines(only_here.into_iter()))
     };
-    let description = format!(
-        "Reads the contact's tags, fields and notes as they are now, at most {MOST_READS} times a turn. A field without a value is \
-         null; `other` stands for a value that is not listed.{more}"
-    );
+    let description = format!("{READ} {MOST_READS} times a turn. {VALUES}{more}");
     Some(tool("get_contact", description, json!({}), &[]))
 }
 
@@ -139,25 +175,14 @@ fn send_flow(menu: &Menu) -> Option<ToolDefinition> {
     properties.insert("flow".to_owned(), choice(&ids));
     let mut parts = vec![timing(menu), acceptable(menu)];
     if let Some(link) = menu.guarded_link() {
-        let asked = "true when the contact's message of this turn asks for the link, for payment methods or how to pay";
-        properties.insert("contactAsked".to_owned(), json!({ "type": "boolean", "description": asked }));
-        parts.push(format!(
-            "{} is refused before the stage prepared is recorded. Pass contactAsked: true with it only when the contact's \
-             message of this turn asks for the link, for payment methods or how to pay; that you passed it is recorded.",
-            link.id
-        ));
+        properties.insert("contactAsked".to_owned(), json!({ "type": "boolean", "description": ASKED }));
+        parts.push(format!("{} {LINK}", link.id));
     }
     Some(tool("send_flow", parts.join("\n"), Value::Object(properties), &["flow"]))
 }
 
 fn timing(menu: &Menu) -> String {
-    let when = if menu.sends_at_call {
-        "It goes out at the call, before your reply: do not repeat in the reply what it says. `sent` tells whether it went \
-         out; never claim what did not."
-    } else {
-        "It goes out after your reply."
-    };
-    format!("Sends the contact ready-made content. {when}")
+    format!("{SEND} {}", if menu.sends_at_call { AT_CALL } else { STAGED })
 }
 
 /// The flows that would be accepted as the turn starts. A flow of another offering stays in the list of choices, because
@@ -169,18 +194,15 @@ fn acceptable(menu: &Menu) -> String {
     match (fitting.is_empty(), offering, menu.tools().offering_field()) {
         (false, ..) => format!("Flows:{}", lines(fitting.into_iter())),
         (true, None, Some(field)) => {
-            format!("No flow fits yet: record the contact's offering first, with set_field {}.", field.id)
+            format!("{NO_OFFERING} {}.", field.id)
         }
-        (true, ..) => {
-            "Everything there is for the contact's offering has been sent; there is nothing left to send."
-                .to_owned()
-        }
+        (true, ..) => ALL_SENT.to_owned(),
     }
 }
 
 fn flow_line(flow: &FlowTool) -> String {
     let offering = flow.offering.as_ref().map(|offering| format!("for the offering {offering}"));
-    let tied = flow.on_stage.map(|stage| format!("the system sends it when the stage {stage} is recorded"));
+    let tied = flow.on_stage.map(|stage| format!("{TIED} {stage} is recorded"));
     let remarks: Vec<_> = offering.into_iter().chain(tied).collect();
     let remarks = if remarks.is_empty() { String::new() } else { format!(" ({})", remarks.join("; ")) };
     format!("{}{remarks}: {}", flow.id, flow.description)

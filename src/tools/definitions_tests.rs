@@ -48,7 +48,7 @@ fn an_empty_configuration_offers_nothing() {
     assert_eq!(names(at_call(flows, Known::default())), ["send_flow"], "TSET-2: flows leave nothing to read");
 }
 
-/// TSET-2 to TSET-6, TSET-10, TSET-11, acceptance 2 and 27 of 08.
+/// TSET-2 to TSET-6, TSET-10, TSET-11, TSET-13, LANG-3, acceptance 2 and 27 of 08.
 #[test]
 fn each_tool_is_offered_when_there_is_something_to_name() {
     let tags = Tools { tags: shop().tags, ..Tools::default() };
@@ -62,6 +62,21 @@ fn each_tool_is_offered_when_there_is_something_to_name() {
     assert_eq!(names(nudge), ["add_tag", "remove_tag", "set_field", "write_note", "send_flow"]);
     let readable = Tools { readable: shop().readable, ..Tools::default() };
     assert_eq!(names(at_call(readable, Known::default())), ["get_contact"]);
+}
+
+/// NOTE-1, TSET-12: whatever the model fills in is chosen from a list, or true and false, but the text of a note.
+#[test]
+fn only_a_note_takes_free_text() {
+    let mut free = Vec::new();
+    for tool in shown(at_call(shop(), prospect(Some(Stage::Offered)))).iter() {
+        for (key, schema) in tool.parameters["properties"].as_object().unwrap() {
+            if schema["enum"].is_null() && schema["type"] != "boolean" {
+                free.push(format!("{} {key}", tool.name));
+            }
+        }
+        assert_eq!(tool.parameters["additionalProperties"], false, "{}", tool.name);
+    }
+    assert_eq!(free, ["write_note text"]);
 }
 
 /// TSET-3, FN-ONCE-1, FN-ONCE-2, FN-ONCE-6, FN-ACC-15 to FN-ACC-17: a flow is named once a window, a repeatable one
@@ -132,6 +147,41 @@ fn schemas_are_closed_objects() {
         for key in schema["properties"].as_object().unwrap().keys() {
             assert_eq!(required.contains(&key.as_str()), key != "contactAsked", "{}: {key}", tool.name);
         }
+    }
+}
+
+/// 08 section 3.4, TSET-1: the note's words are all there whether or not the turn may read, so that all turns share them.
+#[test]
+fn a_note_is_described_alike_on_every_turn() {
+    let bound = tool_of(at_call(shop(), Known::default()), "write_note");
+    let unbound = Offer { may_read: false, ..at_call(shop(), Known::default()) };
+    assert_eq!(tool_of(unbound, "write_note"), bound);
+    assert!(bound.description.contains("read the contact first"));
+}
+
+/// GUARD-4, 01 section 17: every sentence that is kept secret is one that a model is shown.
+#[test]
+fn the_secret_sentences_are_those_that_are_shown() {
+    let mut brochures = shop();
+    brochures.flows.truncate(2);
+    let gone = Offer {
+        offering: Some("wheel".to_owned()),
+        ..at_call(brochures.clone(), sent(&[("wheel_brochure", 0)]))
+    };
+    let offers = [
+        at_call(shop(), Known::default()),
+        offer(shop(), Known::default(), FlowMode::Staged),
+        at_call(brochures, Known::default()),
+        gone,
+    ];
+    let shown: String = offers
+        .into_iter()
+        .flat_map(|offer| shown(offer).to_vec())
+        .map(|tool| format!("{} {} {}\n", tool.name, tool.description, tool.parameters))
+        .collect();
+    let (names, sentences) = SENTENCES.split_last().unwrap();
+    for part in sentences.iter().copied().chain(names.split(' ')) {
+        assert!(shown.contains(part), "{part}");
     }
 }
 

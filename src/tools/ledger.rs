@@ -7,7 +7,7 @@ use super::counters::COUNTERS;
 use super::limits::{MOST_ACTIONS, MOST_DROPPED};
 use super::reach::ActionNumber;
 use super::record::{Entry, Status};
-use super::sending::Sending;
+use super::sending::{Sending, Sent};
 use super::view::ContactView;
 use crate::domain::Stage;
 
@@ -43,9 +43,9 @@ pub(super) enum Taken {
     Full,
 }
 
-/// A send, and the items it carries.
+/// A send, and the item it carries.
 struct Dispatch {
-    numbers: Vec<ActionNumber>,
+    number: ActionNumber,
     sending: Sending,
 }
 
@@ -93,15 +93,25 @@ impl Ledger {
 
     /// Takes on an action for after the reply.
     pub(super) fn stage(&mut self, action: Action) -> Taken {
-        if self.items.iter().any(|item| item.stands() && item.action.repeats(&action)) {
+        if self.last_standing(&action).is_some_and(|known| known.repeats(&action)) {
             return Taken::Repeat;
         }
         if self.is_full() {
-            self.drop_one(action);
+            // One that stands already, though not as the last word, is refused and not recorded once more (STAGE-4).
+            if !self.items.iter().any(|item| item.stands() && item.action.repeats(&action)) {
+                self.drop_one(action);
+            }
             return Taken::Full;
         }
         self.push(action, State::Staged, Duration::ZERO);
         Taken::New
+    }
+
+    /// The last action on the same thing that waits, is under way or was accepted: what stands there when all of them are
+    /// done (FLD-4).
+    fn last_standing(&self, action: &Action) -> Option<&Action> {
+        let standing = self.items.iter().rev().filter(|item| item.stands());
+        standing.map(|item| &item.action).find(|known| known.target() == action.target())
     }
 
     /// Gives a flow its slot before its request begins (STAGE-5). The caller has seen that there is one.
@@ -162,13 +172,13 @@ impl Ledger {
         self.sends.last().map(|send| send.sending.clone())
     }
 
-    pub(super) fn add_send(&mut self, numbers: Vec<ActionNumber>, sending: Sending) {
-        self.sends.push(Dispatch { numbers, sending });
+    pub(super) fn add_send(&mut self, number: ActionNumber, sending: Sending) {
+        self.sends.push(Dispatch { number, sending });
     }
 
     /// The send that carries an item; `None` when its outcome is known.
     pub(super) fn send_of(&self, number: ActionNumber) -> Option<Sending> {
-        self.sends.iter().find(|send| send.numbers.contains(&number)).map(|send| send.sending.clone())
+        self.sends.iter().find(|send| send.number == number).map(|send| send.sending.clone())
     }
 
     /// Every send whose outcome is not known.
@@ -184,18 +194,18 @@ impl Ledger {
                 self.sends.push(send);
                 continue;
             };
-            COUNTERS.took("send_flow", sent.took);
-            for (number, entries) in &sent.groups {
-                self.conclude(*number, entries.clone(), sent.returned);
-            }
+            self.conclude(send.number, &sent);
         }
     }
 
-    fn conclude(&mut self, number: ActionNumber, entries: Option<Vec<Entry>>, returned: Instant) {
+    fn conclude(&mut self, number: ActionNumber, sent: &Sent) {
         let Some(item) = self.items.iter_mut().find(|item| item.number == number) else { return };
-        item.state = entries.map_or(State::Cancelled, State::Done);
+        item.state = sent.entries.clone().map_or(State::Cancelled, State::Done);
+        if sent.entries.is_some() {
+            COUNTERS.took(item.action.tool(), sent.took);
+        }
         if item.was_accepted() && !item.plays.is_zero() {
-            self.plays_until = self.plays_until.max(Some(returned + item.plays));
+            self.plays_until = self.plays_until.max(Some(sent.returned + item.plays));
         }
     }
 

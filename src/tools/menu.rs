@@ -33,10 +33,9 @@ impl Menu {
         let sent = |flow: &FlowTool| known.has_sent(&flow.id, offer.window_from);
         let unsent =
             |flow: &&FlowTool| flow.role != Some(FlowRole::Opening) && (flow.repeatable || !sent(flow));
-        let offering = offer.offering.as_deref().or(known.offering.as_deref());
         let sends_at_call = matches!(offer.flows, FlowMode::AtCall(_));
         Self {
-            start: Standing::at_start(tools, known.stage, known.intent, offering),
+            start: Standing::at_start(tools, known.stage, known.intent, offer.offering.as_deref()),
             unsent: tools.flows.iter().filter(unsent).map(|flow| flow.id.clone()).collect(),
             reads: offer.may_read && sends_at_call && !offer.nudge && is_worth_reading(tools),
             nudges: offer.follow_ups && !offer.nudge && tools.nudge.is_some(),

@@ -4,6 +4,7 @@
 
 mod action;
 mod arguments;
+mod contact_reach;
 mod counters;
 mod decide;
 mod definitions;
@@ -25,12 +26,13 @@ mod view;
 mod test_support;
 
 pub use action::{Action, FlowOrigin};
+pub use contact_reach::TurnPlace;
 pub use counters::{COUNTERS, Count, Counters};
-pub use definitions::ToolDefinition;
+pub use definitions::{SENTENCES as DEFINITION_SENTENCES, ToolDefinition};
 pub use finish::{Ending, Finished, StagedAction};
 pub use known::Known;
-pub use limits::{MOST_ACTIONS, MOST_READS, READ_LIMIT};
-pub use perform::{Performer, Progress, Stopped, TurnPlace};
+pub use limits::{IN_FLIGHT_LIMIT, MOST_ACTIONS, MOST_READS, READ_LIMIT};
+pub use perform::{Performer, Progress, Stopped};
 pub use reach::{ActionNumber, Reach, ReadFailure};
 pub use record::{Entry, OUTCOME_UNKNOWN, RecordError, Status, end_staged, resolve, staged_count};
 pub use turn_tools::{Call, CallResult, FlowMode, Offer, StepSummary, TurnTools};

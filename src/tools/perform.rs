@@ -1,24 +1,18 @@
 //! Carries actions out: one attempt each, written down before its request and after it, the action first and what hangs on
 //! it while each is accepted (08 sections 6, 9 and 10, ARC-41, ARC-46a).
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use futures_util::FutureExt;
-use futures_util::future::{BoxFuture, Shared};
 use serde_json::Value;
-use tracing::Instrument;
 use uuid::Uuid;
 
 use super::action::{Action, FlowOrigin};
 use super::counters::COUNTERS;
 use super::failure::{Failure, cut, failure_of};
-use super::limits::READ_LIMIT;
-use super::reach::{ActionNumber, Reach, ReadFailure};
 use super::record::{Entry, Status};
-use crate::domain::{ContactText, ConversationId, ProcessId, Stage, SubscriberId, TurnId};
-use crate::manychat::{self, ContactInfo, Gate, LostBy, ManyChatError, Priority};
+use crate::domain::{ContactText, ConversationId, ProcessId, Stage, SubscriberId};
+use crate::manychat::{self, Gate, Priority};
 use crate::store::actions::OpenActions;
 use crate::store::attempts::{self, Attempt, Begun, Finish, Under};
 use crate::store::{Database, StoreError};
@@ -30,9 +24,7 @@ const WRITE_LIMIT: Duration = Duration::from_secs(5);
 const BUSY_LIMIT: Duration = Duration::from_secs(13);
 const BUSY_PAUSE: Duration = Duration::from_secs(1);
 /// Most requests of one action: itself and what hangs on it (PERF-3). An attempt's number is that of its action times this.
-const PER_ACTION: i32 = 8;
-/// Numbers of a second run begin here: it may take other actions on than the first, whose attempts stay (ARC-46).
-const SECOND_RUN: i32 = 4096;
+pub(super) const PER_ACTION: i32 = 8;
 /// Why an action is not performed any more when a later turn has settled (ARC-41).
 const ENDED_FIRST: &str = "process ended first";
 
@@ -43,23 +35,6 @@ pub struct Performer {
     pub database: Database,
     /// How they are made.
     pub manychat: manychat::Handle,
-}
-
-/// The turn whose actions go out while its model runs.
-#[derive(Clone, Debug)]
-pub struct TurnPlace {
-    /// The turn.
-    pub turn: TurnId,
-    /// Its conversation.
-    pub conversation: ConversationId,
-    /// Its contact.
-    pub subscriber: SubscriberId,
-    /// The process that runs it.
-    pub process: ProcessId,
-    /// True when a dead process had begun it.
-    pub second_run: bool,
-    /// Ids of the flows that a contact gets once (FN-ONCE-1).
-    pub once: Vec<String>,
 }
 
 /// Why performing has stopped before the end.
@@ -86,13 +61,13 @@ pub struct Progress {
 
 /// Where and for whom an attempt is made.
 #[derive(Clone)]
-struct Place {
-    turn: Uuid,
-    conversation: ConversationId,
-    subscriber: SubscriberId,
-    process: ProcessId,
-    under: Under,
-    once: Arc<[String]>,
+pub(super) struct Place {
+    pub(super) turn: Uuid,
+    pub(super) conversation: ConversationId,
+    pub(super) subscriber: SubscriberId,
+    pub(super) process: ProcessId,
+    pub(super) under: Under,
+    pub(super) once: Arc<[String]>,
 }
 
 /// What one attempt came to.
@@ -104,21 +79,6 @@ enum Tried {
 }
 
 impl Performer {
-    /// What a turn reaches outside while its model runs.
-    #[must_use]
-    pub fn reach(&self, turn: TurnPlace) -> Arc<dyn Reach> {
-        let place = Place {
-            turn: *turn.turn.as_uuid(),
-            conversation: turn.conversation,
-            subscriber: turn.subscriber,
-            process: turn.process,
-            under: Under::Turn,
-            once: turn.once.into(),
-        };
-        let first = if turn.second_run { SECOND_RUN } else { 0 };
-        Arc::new(ContactReach { performer: self.clone(), place, first, sends: Mutex::default() })
-    }
-
     /// Performs the actions behind a reply in order, one attempt each, a failure stopping nothing but what hangs on it
     /// (PERF-2, PERF-3). What a dead process has attempted keeps its outcome (ARC-41). `progress` is complete when this
     /// returns.
@@ -139,7 +99,7 @@ impl Performer {
             let number = i32::try_from(index).unwrap_or(i32::MAX / PER_ACTION);
             let group = match serde_json::from_value::<Action>(value.clone()) {
                 Ok(action) => self.staged(&place, open, number, &action, progress).await?,
-                Err(_) => vec![unreadable(value)],
+                Err(_) => vec![reported(&place, unreadable(value))],
             };
             progress.groups.push(group);
         }
@@ -168,7 +128,7 @@ impl Performer {
                 break;
             }
             if open.outrun {
-                entries.push(failed(action, ENDED_FIRST));
+                entries.push(reported(place, failed(action, ENDED_FIRST)));
                 break;
             }
             let number = number * PER_ACTION + depth;
@@ -190,7 +150,7 @@ impl Performer {
     }
 
     /// The action and what hangs on it, while the turn's model runs (FLOW-2).
-    async fn send(&self, place: &Place, first: i32, action: &Action) -> Vec<Entry> {
+    pub(super) async fn send(&self, place: &Place, first: i32, action: &Action) -> Vec<Entry> {
         let mut entries = Vec::new();
         let chain = std::iter::successors(Some(action), |action| action.follow_on());
         for (depth, action) in (0..PER_ACTION).zip(chain) {
@@ -226,26 +186,15 @@ impl Performer {
     /// One attempt of one action.
     async fn once(&self, place: &Place, attempt: &Attempt, action: &Action, priority: Priority) -> Tried {
         let (begun, result) = match request_of(action) {
-            Some(request) => {
-                let told = Arc::new(Mutex::new(None));
-                let gate =
-                    Gate::new(begin(self.database.clone(), attempt.clone(), place.under, Arc::clone(&told)));
-                let asked = Instant::now();
-                let result = self.manychat.perform_through(&place.subscriber, request, priority, gate).await;
-                let begun = told.lock().unwrap_or_else(PoisonError::into_inner).take();
-                if place.under != Under::Turn && matches!(begun, Some(Ok(Begun::Yes))) {
-                    COUNTERS.took(action.tool(), asked.elapsed());
-                }
-                (begun, result.map_err(|error| failure_of(&error, action, &place.subscriber)))
-            }
+            Some(request) => match self.kept_back(place, attempt).await {
+                Some(kept_back) => (Some(kept_back), Ok(())),
+                None => self.ask(place, attempt, action, request, priority).await,
+            },
             None => self.write_here(attempt, place.under, action).await,
         };
-        if result.is_ok() && matches!(action, Action::SendFlow { .. }) && place.under == Under::Turn {
-            crash_points::passed(Point::FlowAccepted);
-        }
         match begun {
             Some(Ok(Begun::Yes)) => self.finished(place, attempt, action, result).await,
-            Some(Ok(begun)) => not_begun(begun, action),
+            Some(Ok(begun)) => not_begun(place, begun, action),
             Some(Err(error)) => {
                 let entry = failed(action, "not attempted: the database did not answer");
                 tracing::warn!(conversation = %place.conversation, err = %error, "attempt of an action not recorded");
@@ -258,6 +207,40 @@ impl Performer {
                 Tried::Stopped(Stopped::NotNow, entry)
             }
         }
+    }
+
+    /// What keeps an attempt back that others have a say in. Asked before it joins ManyChat's queue: what has to wait must
+    /// take no place in the rate that all processes share (ARC-48).
+    async fn kept_back(&self, place: &Place, attempt: &Attempt) -> Option<Result<Begun, StoreError>> {
+        if place.under == Under::Turn && !attempt.concerns_others() {
+            return None;
+        }
+        let looking = attempts::kept_back(&self.database, attempt, place.under);
+        let looked = tokio::time::timeout(WRITE_LIMIT, looking).await;
+        looked.unwrap_or(Err(StoreError::InDoubt)).transpose()
+    }
+
+    /// Asks ManyChat, and writes the attempt down when its turn there has come.
+    async fn ask(
+        &self,
+        place: &Place,
+        attempt: &Attempt,
+        action: &Action,
+        request: manychat::Action,
+        priority: Priority,
+    ) -> (Option<Result<Begun, StoreError>>, Result<(), Failure>) {
+        let told = Arc::new(Mutex::new(None));
+        let gate = Gate::new(begin(self.database.clone(), attempt.clone(), place.under, Arc::clone(&told)));
+        let asked = Instant::now();
+        let result = self.manychat.perform_through(&place.subscriber, request, priority, gate).await;
+        let begun = told.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if place.under != Under::Turn && matches!(begun, Some(Ok(Begun::Yes))) {
+            COUNTERS.took(action.tool(), asked.elapsed());
+        }
+        if result.is_ok() && matches!(action, Action::SendFlow { .. }) && place.under == Under::Turn {
+            crash_points::passed(Point::FlowAccepted);
+        }
+        (begun, result.map_err(|error| failure_of(&error, action, &place.subscriber)))
     }
 
     /// Writes the outcome down and says what went wrong.
@@ -325,21 +308,21 @@ fn stages_above(action: &Action) -> Option<Vec<&'static str>> {
     Some(Stage::ALL.iter().filter(|later| **later > stage).map(|later| later.as_str()).collect())
 }
 
-/// Why the request was not made.
-fn not_begun(begun: Begun, action: &Action) -> Tried {
+/// Why the request was not made. What fails for good without one is told as what fails with one; of what has stopped the
+/// caller knows whether it is tried again.
+fn not_begun(place: &Place, begun: Begun, action: &Action) -> Tried {
     let stopped = |why, error| Tried::Stopped(why, failed(action, error));
+    let ended = |error| Tried::Entry(reported(place, failed(action, error)));
     match begun {
         Begun::OpeningTaken => Tried::Nothing,
         Begun::Superseded => stopped(Stopped::Superseded, "not attempted: the turn was superseded"),
         Begun::Behind | Begun::Busy => {
             stopped(Stopped::Behind, "not attempted: an earlier write is under way")
         }
-        Begun::Outrun => Tried::Entry(failed(action, "a later turn went further")),
-        Begun::EndedFirst => Tried::Entry(failed(action, ENDED_FIRST)),
-        Begun::Taken => Tried::Entry(failed(action, "not attempted: another turn sends it")),
-        Begun::Before | Begun::Yes => {
-            Tried::Entry(failed(action, "outcome unknown: it was attempted before"))
-        }
+        Begun::Outrun => ended("a later turn went further"),
+        Begun::EndedFirst => ended(ENDED_FIRST),
+        Begun::Taken => ended("not attempted: another turn sends it"),
+        Begun::Before | Begun::Yes => ended("outcome unknown: it was attempted before"),
     }
 }
 
@@ -390,7 +373,7 @@ fn offering_of(action: &Action) -> Option<&str> {
     }
 }
 
-fn failed(action: &Action, error: &str) -> Entry {
+pub(super) fn failed(action: &Action, error: &str) -> Entry {
     action.entry(Status::Failed, Some(cut(error)))
 }
 
@@ -418,6 +401,11 @@ fn unreadable(value: &Value) -> Entry {
     }
 }
 
+fn reported(place: &Place, entry: Entry) -> Entry {
+    report(place, &entry);
+    entry
+}
+
 /// The lines about an attempt (08 section 14).
 fn report(place: &Place, entry: &Entry) {
     let (conversation, id) = (place.conversation, entry.id.as_str());
@@ -432,65 +420,6 @@ fn report(place: &Place, entry: &Entry) {
             tracing::warn!(%conversation, tool = entry.tool.as_str(), id, error = error.as_str(), "action failed");
         }
     }
-}
-
-type Sent = Shared<BoxFuture<'static, Vec<Entry>>>;
-
-/// The contact of one turn.
-struct ContactReach {
-    performer: Performer,
-    place: Place,
-    first: i32,
-    sends: Mutex<Sends>,
-}
-
-#[derive(Default)]
-struct Sends {
-    by_number: HashMap<ActionNumber, Sent>,
-    /// The next one waits for it: they reach ManyChat in the order in which they were taken on (LIM-6).
-    last: Option<Sent>,
-}
-
-impl Reach for ContactReach {
-    fn send(&self, number: ActionNumber, action: Action) -> BoxFuture<'static, Vec<Entry>> {
-        let mut sends = self.sends.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = sends.by_number.get(&number) {
-            return known.clone().boxed();
-        }
-        let (performer, place, before) = (self.performer.clone(), self.place.clone(), sends.last.clone());
-        let first = self.first + i32::from(number.0) * PER_ACTION;
-        let lost = vec![failed(&action, "outcome unknown: the part that sends it failed")];
-        // A task of its own: a lost race or an abort does not end it (FLOW-5).
-        let work = async move {
-            if let Some(before) = before {
-                before.await;
-            }
-            performer.send(&place, first, &action).await
-        };
-        let task = tokio::spawn(work.in_current_span());
-        let sent = async move { task.await.unwrap_or(lost) }.boxed().shared();
-        sends.by_number.insert(number, sent.clone());
-        sends.last = Some(sent.clone());
-        sent.boxed()
-    }
-
-    fn read(&self) -> BoxFuture<'static, Result<ContactInfo, ReadFailure>> {
-        let (manychat, subscriber) = (self.performer.manychat.clone(), self.place.subscriber.clone());
-        async move {
-            let read = manychat.read_contact(&subscriber, READ_LIMIT).await;
-            read.map_err(|error| read_failure(&error))
-        }
-        .boxed()
-    }
-}
-
-fn read_failure(error: &ManyChatError) -> ReadFailure {
-    let lost = match error {
-        ManyChatError::Connection { reason, .. } => Some(*reason),
-        _ => None,
-    };
-    let timed_out = matches!(lost, Some(LostBy::Timeout | LostBy::Aborted));
-    ReadFailure { class: error.name(), timed_out }
 }
 
 #[cfg(test)]

@@ -2,9 +2,14 @@
 
 use std::future::poll_fn;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::super::contact_reach::TurnPlace;
+use super::super::reach::{ActionNumber, Reach};
+use super::super::test_support::Kept;
 use super::*;
 use crate::domain::Redacted;
-use crate::manychat::{Answer, Letter, Said, Unstarted};
+use crate::manychat::{Answer, Letter, LostBy, ManyChatError, Said, Unstarted};
 use crate::store::testing::ActingTurn;
 use serde_json::json;
 
@@ -16,6 +21,8 @@ struct Bench {
     acting: ActingTurn,
     /// What reached ManyChat.
     made: Arc<Mutex<Vec<String>>>,
+    /// Orders in its queue, made or not.
+    queued: Arc<AtomicUsize>,
 }
 
 const CONTACT: &str = "70010001";
@@ -24,9 +31,10 @@ impl Bench {
     async fn new(script: Script) -> Self {
         let acting = ActingTurn::of(CONTACT).await;
         let made = Arc::new(Mutex::new(Vec::new()));
-        let manychat = answering(script, Arc::clone(&made));
+        let queued = Arc::new(AtomicUsize::new(0));
+        let manychat = answering(script, Arc::clone(&made), Arc::clone(&queued));
         let performer = Performer { database: acting.database.clone(), manychat };
-        Self { performer, acting, made }
+        Self { performer, acting, made, queued }
     }
 
     fn reach(&self, second_run: bool) -> Arc<dyn Reach> {
@@ -59,6 +67,10 @@ impl Bench {
         progress.groups.iter().map(|group| group.iter().map(short).collect()).collect()
     }
 
+    fn queued(&self) -> usize {
+        self.queued.load(Ordering::Acquire)
+    }
+
     fn made(&self) -> Vec<String> {
         self.made.lock().unwrap().clone()
     }
@@ -77,11 +89,12 @@ fn named(action: &manychat::Action) -> String {
     }
 }
 
-fn answering(script: Script, made: Arc<Mutex<Vec<String>>>) -> manychat::Handle {
+fn answering(script: Script, made: Arc<Mutex<Vec<String>>>, queued: Arc<AtomicUsize>) -> manychat::Handle {
     let (handle, mut orders) = manychat::channel();
     tokio::spawn(async move {
         while let Some(letter) = poll_fn(|context| orders.poll_next(context)).await {
             let Letter::Place(order) = letter else { continue };
+            queued.fetch_add(1, Ordering::AcqRel);
             order.slot.started();
             if let Some(gate) = order.gate
                 && !gate.opens().await
@@ -256,9 +269,23 @@ async fn what_was_outrun_is_not_performed() {
     let mut open = bench.open(json!([{ "tool": "add_tag", "id": "a", "tag": "tag-a" }]));
     open.outrun = true;
     let mut progress = Progress::default();
+    // The line is known before anybody listens: another test's thread that met it first would have it left out here.
+    bench.performer.perform(&open, &mut Progress::default()).await.unwrap();
+    let kept = Kept::default();
+    let subscriber =
+        crate::telemetry::subscriber(crate::telemetry::LogLevel::Trace, &[], kept.clone()).unwrap();
+    let listening = tracing::subscriber::set_default(subscriber);
+    tracing::callsite::rebuild_interest_cache();
     bench.performer.perform(&open, &mut progress).await.unwrap();
+    drop(listening);
     assert_eq!(progress.groups[0][0].error.as_deref(), Some("process ended first"));
     assert!(bench.made().is_empty());
+    let written = kept.written();
+    let line = written.lines().find(|line| line.contains("action failed"));
+    let line: Value = serde_json::from_str(line.unwrap_or_else(|| panic!("{written}"))).unwrap();
+    let told = (&line["msg"], &line["tool"], &line["id"], &line["error"]);
+    let expected = (&json!("action failed"), &json!("add_tag"), &json!("a"), &json!("process ended first"));
+    assert_eq!(told, expected, "08 section 14: what fails without a request is told as well");
 }
 
 /// ARC-45: actions that are somebody else's are left alone, at the point where that shows.
@@ -270,6 +297,48 @@ async fn actions_of_others_are_left_alone() {
     let mut progress = Progress::default();
     assert_eq!(bench.performer.perform(&open, &mut progress).await, Err(Stopped::Superseded));
     assert!(progress.groups.is_empty() && bench.made().is_empty());
+}
+
+/// ARC-48, FN-STAGE-5: asking whether another turn's write of the stage has ended takes no place in ManyChat's queue, and so
+/// none in its rate; neither behind a reply nor while a model runs.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_waits_for_anothers_takes_no_place_at_manychat() {
+    let bench = Bench::new(accepts()).await;
+    bench.acting.write_under_way("stage", "offered").await;
+    let write = json!({ "tool": "set_field", "id": "stage", "field": "f", "value": "offered" });
+    let open = bench.open(json!([write]));
+    let mut progress = Progress::default();
+    let action: Action = serde_json::from_value(write).unwrap();
+    let place = Place {
+        turn: open.turn,
+        conversation: open.conversation,
+        subscriber: open.subscriber.clone(),
+        process: open.process,
+        under: Under::Turn,
+        once: Arc::default(),
+    };
+    let attempt = attempt_of(&place, PER_ACTION, &action);
+    for _ in 0..3 {
+        assert_eq!(bench.performer.perform(&open, &mut progress).await, Err(Stopped::Behind));
+        let tried = bench.performer.once(&place, &attempt, &action, Priority::InRequest).await;
+        assert!(matches!(tried, Tried::Stopped(Stopped::Behind, _)));
+    }
+    assert_eq!(bench.queued(), 0);
+    bench.acting.end_writes().await;
+    bench.performer.perform(&open, &mut progress).await.unwrap();
+    let tried = bench.performer.once(&place, &attempt, &action, Priority::InRequest).await;
+    assert!(matches!(tried, Tried::Entry(entry) if entry.status == Status::Performed));
+    assert_eq!((bench.queued(), bench.made().len()), (2, 2));
+}
+
+/// ARC-48, ARC-45: nor does finding out that the actions are somebody else's.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_made_takes_no_place_at_manychat() {
+    let bench = Bench::new(accepts()).await;
+    let open = bench.open(json!([{ "tool": "add_tag", "id": "a", "tag": "tag-a" }]));
+    bench.acting.give_away().await;
+    let performed = bench.performer.perform(&open, &mut Progress::default()).await;
+    assert_eq!((performed, bench.queued()), (Err(Stopped::Superseded), 0));
 }
 
 /// PERF-3, ARC-41: a database that is away in the middle of a chain costs none of it: what was done stays, the rest goes
@@ -348,20 +417,4 @@ fn an_error_names_nothing_of_manychat() {
     }
     let pattern = json!({ "tool": "add_tag", "id": "x", "tag": "ref.sed" });
     assert!(text(pattern).contains("refused"), "a name is no pattern");
-}
-
-/// READ-6: a class of ours, and whether it took too long.
-#[test]
-fn a_failed_read_tells_its_class_only() {
-    let lost =
-        |reason| ManyChatError::Connection { endpoint: manychat::Endpoint::GetInfo, reason, sent: true };
-    assert_eq!(
-        read_failure(&lost(LostBy::Aborted)),
-        ReadFailure { class: "connection_error", timed_out: true }
-    );
-    assert_eq!(
-        read_failure(&lost(LostBy::Network)),
-        ReadFailure { class: "connection_error", timed_out: false }
-    );
-    assert_eq!(read_failure(&refusal(404)), ReadFailure { class: "api_error", timed_out: false });
 }

@@ -14,13 +14,13 @@ use super::record::{Entry, OUTCOME_UNKNOWN, Status};
 /// A send under way. Whoever waits for it drives it; all get the same outcome (STAGE-5).
 pub(super) type Sending = Shared<BoxFuture<'static, Arc<Sent>>>;
 
-/// What became of a send: of the writes that went first, and of the flow.
+/// What became of one action and what hangs on it.
 pub(super) struct Sent {
-    /// An action that was not begun because the turn had ended has no entries.
-    pub(super) groups: Vec<(ActionNumber, Option<Vec<Entry>>)>,
-    /// When the flow's outcome was known, its follow-ons included (WAIT-1).
+    /// `None`: it was not begun, because the turn had ended.
+    pub(super) entries: Option<Vec<Entry>>,
+    /// When its outcome was known, its follow-ons included (WAIT-1).
     pub(super) returned: Instant,
-    /// How long the requests took, the wait for earlier sends not counted.
+    /// How long its requests took, the wait for earlier sends not counted.
     pub(super) took: Duration,
 }
 
@@ -44,24 +44,21 @@ impl Sender {
         self.closed.store(true, Ordering::Release);
     }
 
-    /// The actions of one send, in order, behind an earlier send. One that fails does not stop the next (FLOW-2).
-    pub(super) fn begin(&self, earlier: Option<Sending>, actions: Vec<(ActionNumber, Action)>) -> Sending {
+    /// One action behind an earlier one, whose failure does not stop it (FLOW-2). Each has an outcome of its own: what has
+    /// ended is known while the next is still under way (FLOW-7).
+    pub(super) fn begin(&self, earlier: Option<Sending>, number: ActionNumber, action: Action) -> Sending {
         let (reach, closed) = (Arc::clone(&self.reach), Arc::clone(&self.closed));
         let sending = async move {
             if let Some(earlier) = earlier {
                 earlier.await;
             }
             let begun = Instant::now();
-            let mut groups = Vec::with_capacity(actions.len());
-            for (number, action) in actions {
-                let entries = if closed.load(Ordering::Acquire) {
-                    None
-                } else {
-                    Some(attempt(reach.as_ref(), number, action).await)
-                };
-                groups.push((number, entries));
-            }
-            Arc::new(Sent { groups, returned: Instant::now(), took: begun.elapsed() })
+            let entries = if closed.load(Ordering::Acquire) {
+                None
+            } else {
+                Some(attempt(reach.as_ref(), number, action).await)
+            };
+            Arc::new(Sent { entries, returned: Instant::now(), took: begun.elapsed() })
         };
         sending.boxed().shared()
     }

@@ -275,3 +275,24 @@ impl Reach for Reached {
         .boxed()
     }
 }
+
+/// Log lines, kept.
+#[derive(Clone, Default)]
+pub(super) struct Kept(Arc<Mutex<Vec<u8>>>);
+
+impl Kept {
+    pub(super) fn written(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+impl std::io::Write for Kept {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}

@@ -225,8 +225,15 @@ impl TurnTools {
         self.ledger().plays_until
     }
 
-    /// Ends the turn's tools: no further request begins, the one in flight is waited for, at most half a minute (FLOW-7,
-    /// LIM-8); then says what is to be recorded and what to be performed. Asked again it says the same.
+    /// Whether an outcome is still to come.
+    #[must_use]
+    pub fn is_sending(&self) -> bool {
+        !self.ledger().open_sends().is_empty()
+    }
+
+    /// Ends the turn's tools: no further request begins, the one in flight is waited for, at most for
+    /// [`IN_FLIGHT_LIMIT`] (FLOW-7, LIM-8); then says what is to be recorded and what to be performed. Asked again it says the
+    /// same.
     pub async fn finish(&self, ending: Ending) -> Finished {
         self.finish_within(ending, IN_FLIGHT_LIMIT).await
     }

@@ -2,6 +2,7 @@
 
 use futures_util::FutureExt;
 
+use super::super::super::test_support::Kept;
 use super::*;
 
 /// NOTE-2, NOTE-5, NOTE-6, acceptance 25: cleaned before it is staged; the record has the length only.
@@ -22,7 +23,7 @@ async fn a_note_is_cleaned_before_it_is_staged() {
     assert_eq!(finished.staged.len(), 1, "STAGE-2: both are the same once cleaned");
 }
 
-/// 08 section 8, NOTE-7, DISC-1 to DISC-3, acceptance 15 and 24
+/// 08 section 8, NOTE-7, DISC-1 to DISC-3, REC-7, AFTER-1, acceptance 15 and 24
 #[tokio::test]
 async fn each_ending_keeps_what_it_may() {
     for (ending, kept, goal, handover) in [
@@ -102,6 +103,23 @@ async fn a_request_that_never_answers_is_unknown() {
     assert!(record[0].error.as_deref().unwrap().starts_with(crate::tools::OUTCOME_UNKNOWN));
 }
 
+/// FLOW-3, FLOW-7: what has ended is on record as it ended, however long what came behind it takes.
+#[tokio::test(start_paused = true)]
+async fn the_outcome_of_a_write_does_not_wait_for_the_flow_behind_it() {
+    let world = World::new();
+    let _gate = world.hold("ns_pay_page");
+    let tools = turn(&world, Some(Stage::Offered));
+    let calls = vec![set("sale_stage", "prepared"), send("pay_page")];
+    let _ = tokio::time::timeout(Duration::from_secs(1), tools.call_all(calls)).await;
+    assert!(tools.is_sending());
+    let record = tools.finish(Ending::Aborted).await.record.unwrap();
+    assert_eq!(short(&record), ["set_field sale_stage=prepared performed", "send_flow pay_page failed"]);
+    assert!(record[1].error.as_deref().unwrap().starts_with(crate::tools::OUTCOME_UNKNOWN));
+    let idle = turn(&World::new(), None);
+    told(&idle, [send("studio_tour"), tagged("has_kiln")]).await;
+    assert!(!idle.is_sending(), "all of it is known");
+}
+
 /// WAIT-1: the longest of the accepted flows that play; refused ones and those without a time do not count.
 #[tokio::test]
 async fn a_playing_flow_sets_a_moment() {
@@ -121,7 +139,26 @@ async fn a_playing_flow_sets_a_moment() {
     );
 }
 
-/// READ-6 to READ-9, LIM-13, acceptance 20 and 21
+/// AFTER-10, WAIT-1, PERF-3: the time counts from the answer to what hangs on the flow, not from the flow's own.
+#[tokio::test]
+async fn a_flow_plays_from_the_end_of_its_follow_ons() {
+    let mut shop = shop();
+    shop.flows.iter_mut().for_each(|flow| flow.settle_seconds = 6);
+    let world = World::new();
+    let gate = world.hold("pottery_stage=link_sent");
+    let tools = TurnTools::new(offer(shop, prospect(Some(Stage::Prepared)), world.mode()));
+    let mut calling = Box::pin(tools.call_all(vec![send("pay_page")]));
+    while world.asked() != ["ns_pay_page", "pottery_stage=link_sent"] {
+        assert!(calling.as_mut().now_or_never().is_none());
+    }
+    let flow_was_out = std::time::Instant::now();
+    gate.add_permits(1);
+    calling.await;
+    let until = tools.finish(Ending::Answered).await.plays_until.unwrap();
+    assert!(until >= flow_was_out + Duration::from_secs(6));
+}
+
+/// READ-6 to READ-9, RUN-9, LIM-13, acceptance 20 and 21
 #[tokio::test(start_paused = true)]
 async fn reads_are_bounded_and_never_recorded() {
     let world = World::new();
@@ -185,7 +222,7 @@ async fn log_lines_hold_ids_and_counts_only() {
     let _guard = tracing::subscriber::set_default(subscriber);
     tracing::callsite::rebuild_interest_cache();
     speak_of_a_failed_read().await;
-    let written = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
+    let written = kept.written();
     let lines: Vec<Value> = written.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.len(), 1, "{written}");
     assert_eq!(
@@ -203,18 +240,4 @@ async fn speak_of_a_failed_read() {
     told(&tools, [noted("goal", "sails to zanzibar"), call("get_contact", json!({})), tagged("has_kiln")])
         .await;
     tools.finish(Ending::Failed).await;
-}
-
-#[derive(Clone, Default)]
-struct Kept(Arc<std::sync::Mutex<Vec<u8>>>);
-
-impl std::io::Write for Kept {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
 }

@@ -83,7 +83,7 @@ fn endings() -> impl Strategy<Value = Ending> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(160))]
 
-    /// STAGE-3, READ-7, REC-5, REC-6: never more than eight slots and two reads; dropped entries last and once each; the
+    /// STAGE-3, READ-7, RUN-9, REC-5, REC-6: never more than eight slots and two reads; dropped entries last and once each; the
     /// n-th staged entry belongs to the n-th staged action, in the order of the numbers.
     #[test]
     fn slots_reads_and_record_hold(steps in steps(), at_call: bool, refused: bool, known: bool, ending in endings()) {

@@ -224,6 +224,53 @@ async fn recording_the_offering_opens_its_flows() {
     assert!(offering, "PERF-7");
 }
 
+/// FLD-4, SEND-2, FN-OFF-10, FN-OFF-13, NOTE-5, NTOOL-5: who changes their mind twice has the last word, for a field, a tag, a
+/// note and a follow-up; only what repeats the last word is none of its own (STAGE-2).
+#[tokio::test]
+async fn the_last_of_several_writes_stands() {
+    let tools = turn(&World::new(), None);
+    let calls = [
+        set("what_class", "wheel"),
+        set("what_class", "glaze"),
+        set("what_class", "wheel"),
+        set("what_class", "wheel"),
+        send("wheel_brochure"),
+    ];
+    let results = told(&tools, calls).await;
+    assert_eq!(results[2]["flowsAvailable"][0]["flow"], "wheel_brochure");
+    assert_eq!(results[4], json!({ "sent": true }));
+    let writes = ["what_class=wheel", "what_class=glaze", "what_class=wheel"];
+    let writes = writes.map(|write| format!("set_field {write} staged"));
+    assert_eq!(recorded(&tools).await[..3], writes);
+
+    let untagged = call("remove_tag", json!({ "tag": "has_kiln" }));
+    let later = |delay| call("schedule_nudge", json!({ "delay": delay }));
+    let tags = [tagged("has_kiln"), untagged, tagged("likes_glaze"), tagged("has_kiln"), tagged("has_kiln")];
+    let notes = [noted("goal", "a"), noted("goal", "b"), noted("goal", "a"), noted("goal", "a")];
+    for (calls, kept) in [
+        (tags.to_vec(), 4),
+        (notes.to_vec(), 3),
+        (vec![later("tonight"), later("noon"), later("tonight"), later("tonight")], 3),
+    ] {
+        let tools = turn(&World::new(), None);
+        for result in told(&tools, calls).await {
+            assert_eq!(result, json!({ "staged": true }));
+        }
+        assert_eq!(recorded(&tools).await.len(), kept);
+    }
+}
+
+/// FN-OFF-4, FN-OFF-5, FN-OFF-11: what opens flows is the offering the turn was given and the model was told, never one of an
+/// old record.
+#[tokio::test]
+async fn an_old_record_opens_no_flow() {
+    let known = Known { offering: Some("wheel".to_owned()), ..prospect(None) };
+    let tools = TurnTools::new(offer(shop(), known, World::new().mode()));
+    assert_eq!(one(&tools, send("wheel_brochure")).await, json!({ "sent": false }));
+    let flows = tools.definitions().iter().find(|tool| tool.name == "send_flow").unwrap().description.clone();
+    assert!(!flows.contains("- wheel_brochure"), "{flows}");
+}
+
 /// FN-INT-3: a contact past `new` needs no recorded intent.
 #[tokio::test]
 async fn the_rollout_rule_opens_the_gate() {

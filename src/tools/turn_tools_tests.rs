@@ -132,12 +132,12 @@ async fn a_dropped_prospect_write_opens_nothing() {
     assert_eq!(one(&tools, tagged("has_kiln")).await, json!({ "staged": false, "reason": "not_prospect" }));
 }
 
-/// STAGE-2, STAGE-3, STAGE-4, acceptance 10 and 11: repeats are free, the ninth is refused and recorded once, last.
+/// STAGE-2, STAGE-3, STAGE-4, NOTE-5, acceptance 10 and 11: repeats are free, the ninth is refused and recorded once, last.
 #[tokio::test]
 async fn eight_actions_and_no_more() {
     let tools = TurnTools::new(offer(plain_shop(), Known::default(), World::new().mode()));
     let mut calls: Vec<_> = (0..7).map(|number| noted("goal", &format!("Note {number}."))).collect();
-    calls.extend([set("day_choice", "weekday"), set("day_choice", "weekday"), noted("goal", "Note 3.")]);
+    calls.extend([set("day_choice", "weekday"), set("day_choice", "weekday"), noted("goal", "Note 6.")]);
     assert!(told(&tools, calls).await.iter().all(|result| *result == json!({ "staged": true })));
     let no = json!({ "staged": false });
     let more = [
@@ -145,8 +145,9 @@ async fn eight_actions_and_no_more() {
         noted("goal", "Too many"),
         noted("goal", "Too much"),
         set("day_choice", "saturday"),
+        noted("goal", "Note 3."),
     ];
-    assert_eq!(told(&tools, more).await, [no.clone(), no.clone(), no.clone(), no]);
+    assert_eq!(told(&tools, more).await, [no.clone(), no.clone(), no.clone(), no.clone(), no]);
     let record = recorded(&tools).await;
     assert_eq!(record.len(), 8 + 3);
     assert_eq!(record[7], "set_field day_choice=weekday staged");

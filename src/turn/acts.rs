@@ -10,17 +10,22 @@ use uuid::Uuid;
 
 use super::context::TurnContext;
 use super::draft::{Decision, Draft};
+use super::flights::LATE_FLIGHT;
 use super::request::{Run, TurnRequest};
 use crate::config::{CARRIES_OUT_FOLLOW_UPS, SENDS_OPENING, Tenant, Tools};
 use crate::domain::Binding;
-use crate::model::{self, Cause, Offering};
+use crate::funnel::Standing;
+use crate::model::{self, Cause};
 use crate::store::acted::{Acted, ActedTurn};
+use crate::store::lanes;
 use crate::store::open::OpenTurn;
 use crate::store::settle::Summary;
-use crate::tools::{Ending, FlowMode, Known, Offer, Performer, TurnPlace, TurnTools};
+use crate::tools::{Ending, FlowMode, IN_FLIGHT_LIMIT, Known, Offer, Performer, TurnPlace, TurnTools};
 
 /// How much of the lane's time may have passed between Open and the model's call.
 const BEFORE_THE_MODEL: Duration = Duration::from_secs(3);
+/// How long holding the lane may take.
+const HOLD_LIMIT: Duration = Duration::from_secs(2);
 /// After how long an entry that is still staged, and that nothing holds any more, has no outcome to come: no delivery is tried
 /// for longer (BOX-10).
 const NEVER_RESOLVED: SignedDuration = SignedDuration::from_hours(48);
@@ -146,9 +151,10 @@ fn has_staged(actions: &Value) -> bool {
 /// What the model is told of the contact's place in the sale (STATE-1 to STATE-4).
 pub(super) fn state_lines(request: &TurnRequest, opened: &OpenTurn) -> Vec<String> {
     let Some(tools) = request.snapshot.tenant.tools.as_ref() else { return Vec::new() };
-    let now = offering(request, tools, opened);
-    let offering = Offering { now: now.as_deref(), before: opened.offering.as_deref() };
-    model::state_lines(Some(tools), &known(tools, opened.acted.as_ref()), offering)
+    let (known, now) = (known(tools, opened.acted.as_ref()), offering(request, tools, opened));
+    let standing = Standing::at_start(tools, known.stage, known.intent, now.as_deref());
+    let before = opened.offering_before.as_deref().filter(|before| is_known(tools, before));
+    model::state_lines(Some(tools), &standing, before)
 }
 
 /// Ends the tools with the decided reply: what may follow it, what goes on record (08 section 8, FLOW-7).
@@ -162,10 +168,31 @@ pub(super) async fn finish(tools: &TurnTools, opened: &OpenTurn, draft: &mut Dra
     }
 }
 
-/// How long a turn may wait for its own requests: what is left of its lane after `spent`, less what Settle may take, so that
-/// nobody takes the lane from a turn that waits (ARC-45, FLOW-7).
-pub(super) const fn wait_for_requests(lane: Duration, spent: Duration, settle: Duration) -> Duration {
-    lane.saturating_sub(spent).saturating_sub(settle).saturating_sub(BEFORE_THE_MODEL)
+/// How long the turn may wait for its own requests, so that what became of them, follow-ons included, is on record before
+/// anybody else acts for the contact (FLOW-7): as long as they can take. The lane is held for as long and for Settle behind it;
+/// where that fails, what is left of it has to do (ARC-45). `spent`: since the model was called.
+pub(super) async fn wait_for_requests(
+    context: &TurnContext,
+    request: &TurnRequest,
+    opened: &OpenTurn,
+    tools: &TurnTools,
+    spent: Duration,
+) -> Duration {
+    let Some(fence) = opened.fence.filter(|_| tools.is_sending()) else { return IN_FLIGHT_LIMIT };
+    let time = IN_FLIGHT_LIMIT + LATE_FLIGHT + HOLD_LIMIT;
+    let holding = lanes::hold(&context.database, opened.conversation, request.id, fence, time);
+    match tokio::time::timeout(HOLD_LIMIT, holding).await {
+        Ok(Ok(true)) => IN_FLIGHT_LIMIT,
+        _ => {
+            tracing::warn!(conversation = %opened.conversation, "lane not held for requests under way");
+            left_of_lane(context.settings.lane_time(), spent)
+        }
+    }
+}
+
+/// What a turn may wait for within the lane it has: less what Settle may take, so that nobody takes it from a turn that waits.
+const fn left_of_lane(lane: Duration, spent: Duration) -> Duration {
+    lane.saturating_sub(spent).saturating_sub(LATE_FLIGHT).saturating_sub(BEFORE_THE_MODEL)
 }
 
 /// A handoff by the model, or for its confidence, leaves notes for colleagues standing; every other failure discards all
@@ -200,9 +227,12 @@ pub(super) fn with_actions(mut payload: Value, draft: &Draft, agent_row: Uuid) -
     payload
 }
 
-/// `turns.actions` of the turn (REC-1).
-pub(super) fn record(draft: &Draft) -> Option<Value> {
-    draft.finished.record.as_ref().and_then(|entries| serde_json::to_value(entries).ok())
+/// `turns.actions` of the turn (REC-1). Where no tools were there to take it in, what the first run of the turn has
+/// `attempted` is all of the record: it keeps its outcome, and a flow among it is not offered again (FAIL-15, ARC-41).
+pub(super) fn record(draft: &Draft, attempted: &[Value]) -> Option<Value> {
+    let entries = draft.finished.record.as_ref();
+    let own = entries.and_then(|entries| serde_json::to_value(entries).ok());
+    own.or_else(|| (!attempted.is_empty()).then(|| Value::Array(attempted.to_vec())))
 }
 
 #[cfg(test)]

@@ -89,11 +89,11 @@ fn a_summary_passes_what_can_never_be_done() {
     assert_eq!(upto(false, Timestamp::from_second(1000 + 47 * 3600).unwrap()), None, "too early to say");
 }
 
-/// ARC-45, FLOW-7: a turn waits for its own requests as long as its lane allows, and leaves Settle its time.
+/// ARC-45, FLOW-7: where the lane cannot be held for longer, a turn waits as long as it allows and leaves Settle its time.
 #[test]
 fn a_turn_waits_no_longer_than_its_lane() {
     let seconds = Time::from_secs;
-    let wait = |spent| wait_for_requests(seconds(53), seconds(spent), seconds(10));
+    let wait = |spent| left_of_lane(seconds(53), seconds(spent));
     assert_eq!((wait(30), wait(2), wait(50)), (seconds(10), seconds(38), seconds(0)));
 }
 
@@ -158,7 +158,18 @@ fn the_ending_follows_the_cause() {
     assert_eq!(ending(&Draft::of_copy(Reply::scripted("x"), aborted)), Ending::Aborted);
 }
 
-/// BOX-1, DB-12: the payload has `actions` and `turnId` only where something is staged, in the shape of 08 section 4.
+/// REC-1, FAIL-15, ARC-41: the tools' own record, which takes in what a first run attempted; without them that alone.
+#[test]
+fn what_a_first_run_attempted_stays_on_record() {
+    let earlier = [json!({ "tool": "send_flow", "id": "a", "status": "performed" })];
+    let mut draft = draft(None, None);
+    assert_eq!(record(&draft, &[]), None);
+    assert_eq!(record(&draft, &earlier), Some(json!(earlier)));
+    draft.finished.record = Some(Vec::new());
+    assert_eq!(record(&draft, &earlier), Some(json!([])));
+}
+
+/// BOX-1, DB-12, TCFG-5: the payload has `actions` and `turnId` only where something is staged, in the shape of 08 section 4.
 #[test]
 fn a_payload_takes_staged_actions_along() {
     let mut draft = draft(None, None);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::channel::{self, MarkStyle};
 use crate::domain::{EscalationReason, Outcome};
-use crate::model::{Bill, Cause, Figures, LeakCheck, Reply, TurnResult};
+use crate::model::{self, Bill, Cause, Figures, LeakCheck, Reply, TurnResult};
 use crate::store::settle::CheckRow;
 use crate::tools::Finished;
 
@@ -98,20 +98,26 @@ impl Draft {
         Self::of_copy(reply, Decision::Hushed)
     }
 
-    /// What the model came to. Its text is converted to the channel's marks and, when that has changed anything, looked
-    /// through for leaks once more: marks taken out of a word can spell what stood in no raw text (DEC-32).
+    /// What the model came to. Its text is converted to the channel's marks and then looked through for echo lines and, when
+    /// that has changed anything, for leaks once more: marks taken out of a word can spell what stood in no raw text (DEC-32,
+    /// GUARD-2, 08/HIST-4).
     #[must_use]
     pub fn of_model(mut result: TurnResult, marks: MarkStyle, escalation: &str, leaks: &LeakCheck) -> Self {
         if !is_model_text(&result) {
             return Self::of_copy(result.reply.clone(), Decision::Model(Box::new(result)));
         }
-        let texts: Vec<String> =
+        let converted: Vec<String> =
             result.reply.messages.iter().map(|text| channel::convert(text, marks)).collect();
+        note_echoes(&converted, &mut result.interventions);
+        let texts: Vec<String> = converted.into_iter().filter_map(model::without_echoes).collect();
         // Without an intervention these are the very texts that the guardrails have looked through.
         let is_known = texts == result.reply.messages && result.interventions.is_empty();
-        if !is_known && leaks.finds(texts.iter().map(String::as_str)) {
+        let leaks = !is_known && leaks.finds(texts.iter().map(String::as_str));
+        if leaks || texts.is_empty() {
+            if leaks {
+                result.interventions = vec!["prompt_leak_detected".to_owned()];
+            }
             result.reply = Reply::handoff(escalation, EscalationReason::LowConfidence);
-            result.interventions = vec!["prompt_leak_detected".to_owned()];
             result.cause = Some(Cause::Leak);
             return Self::of_copy(result.reply.clone(), Decision::Model(Box::new(result)));
         }
@@ -149,6 +155,15 @@ impl Draft {
             }
             _ => self.reply.escalate.then(|| row(None, Vec::new(), None)),
         }
+    }
+}
+
+/// GUARD-2: told once, whether the raw text or the converted one has the lines.
+fn note_echoes(texts: &[String], interventions: &mut Vec<String>) {
+    const STRIPPED: &str = "field_echo_stripped";
+    let told = interventions.iter().any(|name| name == STRIPPED);
+    if !told && texts.iter().any(|text| model::echoes(text)) {
+        interventions.push(STRIPPED.to_owned());
     }
 }
 
@@ -217,6 +232,37 @@ mod tests {
         assert_eq!(draft.outcome(true), Outcome::Deferred);
     }
 
+    /// 01/REP-8, RACE-6, DEC-19, DEC-35: what each decision is recorded as, in time and after a lost race.
+    #[test]
+    fn each_decision_has_its_outcome() {
+        let scripted = || Reply::scripted("Hello.");
+        let handoff = || Reply::handoff("A person will answer.", EscalationReason::OutOfScope);
+        let model = |reply: Reply, error: Option<&str>| {
+            let result = TurnResult { reply, error: error.map(str::to_owned), ..result("unused") };
+            Draft::of_copy(result.reply.clone(), Decision::Model(Box::new(result)))
+        };
+        let denial = Denial { reason: EscalationReason::ExplicitRequest, detail: "keyword".to_owned() };
+        let aborted = Decision::Aborted { bill: Box::default(), latency: Duration::ZERO };
+        for (draft, in_time, late) in [
+            (model(scripted(), None), "answered_inline", "deferred"),
+            (model(handoff(), None), "escalated_model", "deferred"),
+            (model(handoff(), Some("reply_missing")), "error", "error"),
+            (Draft::of_copy(handoff(), aborted), "error", "error"),
+            (Draft::of_copy(handoff(), Decision::Recovered), "error", "error"),
+            (Draft::of_copy(scripted(), Decision::Scripted), "answered_scripted", "answered_scripted"),
+            (Draft::of_copy(handoff(), Decision::Denied(denial)), "escalated_precheck", "escalated_precheck"),
+            (
+                Draft::of_copy(handoff(), Decision::UnreadableMedia),
+                "escalated_precheck",
+                "escalated_precheck",
+            ),
+            (Draft::of_copy(scripted(), Decision::UnreadableMedia), "media_fallback", "media_fallback"),
+        ] {
+            let outcomes = (draft.outcome(false).as_str(), draft.outcome(true).as_str());
+            assert_eq!(outcomes, (in_time, late), "{:?}", draft.decision);
+        }
+    }
+
     /// DEC-32, GUARD-4: what only the conversion spells is a leak all the same.
     #[test]
     fn a_leak_that_the_conversion_spells_is_handed_off() {
@@ -231,6 +277,32 @@ mod tests {
             assert_eq!(draft.escalation(), Some(EscalationReason::LowConfidence));
             assert_eq!(draft.outcome(false), Outcome::EscalatedModel);
         }
+    }
+
+    /// DEC-32, GUARD-2, 08/HIST-4: a line that only the conversion makes an echo is taken out; the rest is kept, and history
+    /// keeps the raw text.
+    #[test]
+    fn an_echo_that_the_conversion_makes_is_taken_out() {
+        let cases = [
+            "It starts at nine.\nescalation\\_reason: null\nclosing\\_question: null",
+            "It starts at nine.\n\n# escalate: false",
+            "It starts at nine.\n\n\\[actions performed: send_flow x\\]",
+        ];
+        let styles = [MarkStyle::Whatsapp, MarkStyle::Plain];
+        for (text, marks) in cases.iter().flat_map(|text| styles.map(|marks| (*text, marks))) {
+            let draft = Draft::of_model(result(text), marks, "A person will answer.", &LeakCheck::default());
+            assert_eq!(draft.texts, ["It starts at nine."], "{text} {marks:?}");
+            assert_eq!(draft.reply.text(), text);
+            assert_eq!(draft.checks().unwrap().interventions, ["field_echo_stripped"]);
+        }
+        let nothing = Draft::of_model(
+            result("escalation\\_reason: null"),
+            MarkStyle::Plain,
+            "A person will answer.",
+            &LeakCheck::default(),
+        );
+        assert_eq!(nothing.texts, ["A person will answer."]);
+        assert_eq!(nothing.checks().unwrap().cause, Some("leak"));
     }
 
     /// 01 section 17: what is kept of a turn: names and numbers, no value behind a colon, the model's own certainty.

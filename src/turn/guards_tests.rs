@@ -46,6 +46,7 @@ fn opened() -> OpenTurn {
         token_row: None,
         history: Vec::new(),
         offering: None,
+        offering_before: None,
         acted: None,
         attempted: Vec::new(),
     }

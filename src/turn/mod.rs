@@ -8,6 +8,7 @@ mod binding;
 mod budget;
 mod context;
 mod draft;
+mod flights;
 mod guards;
 mod opening;
 mod reports;

@@ -35,7 +35,7 @@ pub(super) fn report_decision(request: &TurnRequest, opened: &OpenTurn, draft: &
         }
         Decision::Model(result) => {
             report_model(opened, result, deferred);
-            report_ungrounded(opened, draft.ungrounded);
+            report_ungrounded(request, opened, draft.ungrounded);
         }
     }
 }
@@ -43,10 +43,11 @@ pub(super) fn report_decision(request: &TurnRequest, opened: &OpenTurn, draft: &
 fn report_model(opened: &OpenTurn, result: &TurnResult, deferred: bool) {
     let conversation = opened.conversation;
     if let Some(error) = &result.error {
+        let (err, detail) = (error.as_str(), result.error_detail.as_deref());
         if deferred {
-            tracing::error!(%conversation, err = error.as_str(), "deferred model call failed");
+            tracing::error!(%conversation, err, detail, "deferred model call failed");
         } else {
-            tracing::error!(%conversation, err = error.as_str(), "model call failed");
+            tracing::error!(%conversation, err, detail, "model call failed");
         }
     }
     if !result.interventions.is_empty() {
@@ -56,9 +57,10 @@ fn report_model(opened: &OpenTurn, result: &TurnResult, deferred: bool) {
 }
 
 /// A count and no word: the figure itself could be anything (FN-PRICE-2, LOG-9).
-fn report_ungrounded(opened: &OpenTurn, ungrounded: usize) {
+fn report_ungrounded(request: &TurnRequest, opened: &OpenTurn, ungrounded: usize) {
     if ungrounded > 0 {
-        tracing::warn!(conversation = %opened.conversation, ungrounded, "reply names a price that nobody published");
+        let conversation = opened.conversation;
+        tracing::warn!(turn = %request.id, %conversation, ungrounded, "reply names a price that nobody published");
     }
 }
 

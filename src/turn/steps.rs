@@ -10,6 +10,7 @@ use super::binding::ContactToken;
 use super::budget::Day;
 use super::context::TurnContext;
 use super::draft::{Decision, Draft};
+use super::flights::{patient, within};
 use super::guards::Denial;
 use super::reports::{report_decision, report_rest, report_turn};
 use super::request::{MessageRow, Run, TurnRequest};
@@ -58,9 +59,6 @@ pub enum SettleReport {
     Failed(StoreError),
 }
 
-/// How long a flight may take when no request waits for it any longer.
-const LATE_FLIGHT: Duration = Duration::from_secs(10);
-
 /// Open: lane, record, count, read, within `limit` (`None`: the request was answered already).
 pub async fn open(context: &TurnContext, request: &TurnRequest, limit: Option<Duration>) -> OpenReport {
     let Some(live) = request.live() else {
@@ -97,7 +95,7 @@ pub async fn open(context: &TurnContext, request: &TurnRequest, limit: Option<Du
         dead_secs: context.settings.process_dead.as_secs_f64(),
         takeover_secs: context.pulse.others_dead_secs(),
     };
-    match within(limit, store_open::open(&context.database, &flight)).await {
+    match within(limit, store_open::open(&patient(&context.database, limit), &flight)).await {
         Ok(Opened::Started(turn)) => {
             report_binding(context, &turn);
             write_issued(context, &turn, live, fresh);
@@ -163,7 +161,7 @@ pub async fn keep(context: &TurnContext, request: &TurnRequest, limit: Option<Du
         message: new_message(message, row),
         now: context.clock.now(),
     };
-    match within(limit, inbox::keep(&context.database, &waiter)).await {
+    match within(limit, inbox::keep(&patient(&context.database, limit), &waiter)).await {
         Ok(kept) => KeepReport::Kept(kept),
         Err(error) => KeepReport::Failed(error),
     }
@@ -264,7 +262,7 @@ async fn ask_model(
         }
     };
     if let Some(tools) = tools {
-        let limit = acts::wait_for_requests(context.settings.lane_time(), started.elapsed(), LATE_FLIGHT);
+        let limit = acts::wait_for_requests(context, request, opened, &tools, started.elapsed()).await;
         acts::finish(&tools, opened, &mut draft, limit).await;
     }
     draft
@@ -325,7 +323,7 @@ pub async fn settle(
     flight.deferred |= behind || held;
     let plays = flight.not_before;
     let outcome = flight.agent.outcome;
-    let settled = within(limit, settle::settle(&context.database, &flight)).await;
+    let settled = within(limit, settle::settle(&patient(&context.database, limit), &flight)).await;
     let others_wait = settled.as_ref().is_ok_and(|settlement| settlement.others_wait);
     match settled.map(|settlement| settlement.settled) {
         Ok(Settled::Inline) => {
@@ -352,16 +350,17 @@ pub async fn settle(
     }
 }
 
-/// Ends a turn that says nothing: no agent row, nothing owed (DEC-9).
+/// Ends a turn that says nothing: nothing owed, no agent row but for what a first run has sent (DEC-9, ARC-41).
 async fn hush(
     context: &TurnContext,
     request: &TurnRequest,
     opened: &OpenTurn,
     limit: Option<Duration>,
 ) -> SettleReport {
-    let conversation = opened.conversation;
+    let (conversation, now) = (opened.conversation, context.clock.now());
+    let database = patient(&context.database, limit);
     let ending =
-        store_takeover::hush(&context.database, conversation, request.id, opened.fence, request.process);
+        store_takeover::hush(&database, conversation, request.id, opened.fence, request.process, now);
     match within(limit, ending).await {
         Ok(Hushed::Ended { others_wait }) => {
             if others_wait {
@@ -387,15 +386,11 @@ fn report_queued(opened: &OpenTurn, way: &Way, plays: Option<Duration>) {
     let conversation = opened.conversation;
     if way.held {
         COUNTERS.held(plays.unwrap_or_default());
-        let held_ms = plays.map_or(0, millis);
+        let held_ms = plays.map_or(0, crate::domain::millis);
         tracing::info!(%conversation, path = "outbox", heldMs = held_ms, "reply held for flow");
     } else if !way.deferred {
         tracing::info!(%conversation, path = "outbox", "reply queued behind the previous one");
     }
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn settle_request(
@@ -421,7 +416,7 @@ fn settle_request(
             text: draft.reply.text(),
             outcome: draft.outcome(deferred),
             bound: is_bound(context, opened),
-            actions: acts::record(draft),
+            actions: acts::record(draft, &opened.attempted),
             usage: usage_row(draft),
             at: context.clock.now(),
         },
@@ -479,6 +474,7 @@ pub fn handoff<'turn>(
         held: context.pulse.holds(request.process),
         tenant: &live.tenant,
         subscriber: &live.subscriber,
+        channel: &live.channel,
         text: &request.snapshot.tenant.rules.messages.escalation,
         told,
         tokens_enforced: context.settings.tokens_enforced,
@@ -488,14 +484,6 @@ pub fn handoff<'turn>(
         arrived: live.received_at,
         now: context.clock.now(),
     })
-}
-
-/// Bounds a flight. A flight that is cut off closes its connection (ARC-31).
-async fn within<T>(
-    limit: Option<Duration>,
-    flight: impl Future<Output = Result<T, StoreError>>,
-) -> Result<T, StoreError> {
-    tokio::time::timeout(limit.unwrap_or(LATE_FLIGHT), flight).await.unwrap_or(Err(StoreError::InDoubt))
 }
 
 #[cfg(test)]

@@ -1,26 +1,39 @@
 //! One service under test: its database, its tenant files, its process.
+//!
+//! Longer than other files: everything that a test asks of the one service is found here.
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write;
-use std::net::TcpListener;
+use std::io::{ErrorKind, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, LazyLock};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use manychat_agent::store::embedded::testing::{TestDatabase, TestServer};
 use serde_json::{Value, json};
+use tokio::net::TcpSocket;
 use tokio_postgres::Client;
 
 pub const SECRET: &str = "black-box-secret-of-some-length";
 pub const CONTACT: &str = "70010001";
 pub const ADMIN: &str = "black-box-admin-token";
 const BINARY: &str = env!("CARGO_BIN_EXE_agent");
-/// Generous: a busy machine must not decide a test.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long to wait for what must come. Generous: a busy machine must not decide a test.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+/// `RACE_DEADLINE_MS` of a test whose deadline is to pass: longer than a busy machine takes to open a turn, or the contact
+/// reads the handoff copy.
+pub const LOST: &str = "2500";
+/// `MODEL_ABORT_MS` beside [`LOST`], of a test that waits for the end of the slow mock's call.
+pub const ABORTED: &str = "5000";
+/// `PROCESS_BEAT_MS` and `PROCESS_DEAD_MS` of a test that waits for a death: a busy machine holds a living process up for
+/// less.
+pub const BEAT: &str = "300";
+pub const DEAD: &str = "4000";
+/// The same as time.
+pub const DEAD_AFTER: Duration = Duration::from_secs(4);
 
 /// What a test wants to be different.
 #[derive(Default)]
@@ -74,12 +87,14 @@ impl Setup {
             write_tools(&folder.path.join("config"), change);
         }
         let url = self.database_url.unwrap_or_else(|| database.url().to_owned());
-        let port = free_port();
+        let kept_port = Port::keep();
+        let port = kept_port.number;
         let mut env = environment(port, &url, &folder.path);
         env.extend(self.env.into_iter().map(|(name, value)| (name.to_owned(), value)));
         let client = database.connect().await.unwrap();
         TestApp {
             port,
+            kept_ports: vec![kept_port],
             env,
             folder,
             database,
@@ -109,22 +124,57 @@ pub struct Folder {
 impl Folder {
     pub fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("agent-test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir_all(&path).unwrap();
-        Self { path }
+        loop {
+            let name = format!("agent-test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+            let path = std::env::temp_dir().join(name);
+            match fs::create_dir(&path) {
+                Ok(()) => return Self { path },
+                // A killed run of the same process id has left it: what lies in it is not ours.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => panic!("{}: {error}", path.display()),
+            }
+        }
     }
 }
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.path);
+        // A process that is on its way out may write something meanwhile.
+        for _ in 0..50 {
+            match fs::remove_dir_all(&self.path) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    std::thread::sleep(Duration::from_millis(20))
+                }
+                _ => return,
+            }
+        }
     }
 }
 
-/// A port nobody listens on.
+/// A port that nobody listens on and that stays ours: bound, so that neither another test nor an outgoing connection gets
+/// it, and not listened on, so that the service can take it, as often as it is started.
+pub struct Port {
+    pub number: u16,
+    _bound: TcpSocket,
+}
+
+impl Port {
+    pub fn keep() -> Self {
+        let bound = TcpSocket::new_v4().unwrap();
+        // As the service does: the system lets two such sockets share a port while neither listens.
+        bound.set_reuseaddr(true).unwrap();
+        bound.bind(([0, 0, 0, 0], 0).into()).unwrap();
+        Self { number: bound.local_addr().unwrap().port(), _bound: bound }
+    }
+}
+
+/// The number of such a port, kept until the end of the run.
 pub fn free_port() -> u16 {
-    TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
+    static KEPT: Mutex<Vec<Port>> = Mutex::new(Vec::new());
+    let port = Port::keep();
+    let number = port.number;
+    KEPT.lock().unwrap_or_else(PoisonError::into_inner).push(port);
+    number
 }
 
 pub fn environment(port: u16, database_url: &str, folder: &Path) -> BTreeMap<String, String> {
@@ -136,8 +186,11 @@ pub fn environment(port: u16, database_url: &str, folder: &Path) -> BTreeMap<Str
         ("DATABASE_URL", database_url.to_owned()),
         ("CONFIG_DIR", folder.join("config").display().to_string()),
         ("AGENT_MODEL", "mock:demo".to_owned()),
-        ("RACE_DEADLINE_MS", "5000".to_owned()),
-        ("MODEL_ABORT_MS", "9000".to_owned()),
+        // The lag of a busy machine is no overload here (limits.rs).
+        ("LAG_ALLOWED_MS", "20000".to_owned()),
+        // Far away: a test whose deadline is to pass says so.
+        ("RACE_DEADLINE_MS", "20000".to_owned()),
+        ("MODEL_ABORT_MS", "30000".to_owned()),
         ("PUBLIC_BASE_URL", "https://agent.test.example".to_owned()),
         ("MANYCHAT_SHARED_SECRET", SECRET.to_owned()),
         ("CONTACT_TOKENS_ENFORCED", "false".to_owned()),
@@ -171,6 +224,25 @@ pub fn write_tools(folder: &Path, change: fn(&mut Value)) {
 
 /// A database that nobody reaches.
 pub const NOWHERE: &str = "postgres://app@127.0.0.1:1/none";
+
+/// Waits until there is time left in this hour: the counts of an hour and of a day begin anew at its end.
+pub async fn time_in_this_hour() {
+    const NEEDED: u64 = 90;
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let left = 3600 - since_1970 % 3600;
+    if left < NEEDED {
+        tokio::time::sleep(Duration::from_secs(left + 1)).await;
+    }
+}
+
+/// Waits until this is so.
+pub async fn eventually(what: &str, mut wanted: impl FnMut() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !wanted() {
+        assert!(Instant::now() < until, "never came: {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
 
 /// A folder with the demo tenant, and an environment for commands in it with this database.
 pub fn tenant_folder(
@@ -207,6 +279,8 @@ impl Answer {
 
 pub struct TestApp {
     pub port: u16,
+    /// Kept for its processes.
+    kept_ports: Vec<Port>,
     pub env: BTreeMap<String, String>,
     pub folder: Folder,
     /// Dropped with the last app on it.
@@ -237,13 +311,14 @@ impl TestApp {
         let mut app = self.beside().await;
         app.arguments = vec!["worker"];
         app.env.insert("WORKER_HEALTH_PORT".to_owned(), app.port.to_string());
-        app.env.insert("PORT".to_owned(), free_port().to_string());
+        let unused = app.keep_port();
+        app.env.insert("PORT".to_owned(), unused.to_string());
         app.launch().await;
         app
     }
 
     async fn beside(&self) -> Self {
-        let (folder, port) = (Folder::new(), free_port());
+        let (folder, kept_port) = (Folder::new(), Port::keep());
         write_tenant(&folder.path.join("config"), None);
         for file in ["config/rules.json", "config/tools.json"] {
             if self.folder.path.join(file).exists() {
@@ -251,10 +326,11 @@ impl TestApp {
             }
         }
         let mut env = self.env.clone();
-        env.insert("PORT".to_owned(), port.to_string());
+        env.insert("PORT".to_owned(), kept_port.number.to_string());
         env.insert("CONFIG_DIR".to_owned(), folder.path.join("config").display().to_string());
         Self {
-            port,
+            port: kept_port.number,
+            kept_ports: vec![kept_port],
             env,
             folder,
             database: Arc::clone(&self.database),
@@ -264,6 +340,14 @@ impl TestApp {
             arguments: self.arguments.clone(),
             open_files: self.open_files,
         }
+    }
+
+    /// One more port for this app.
+    pub fn keep_port(&mut self) -> u16 {
+        let port = Port::keep();
+        let number = port.number;
+        self.kept_ports.push(port);
+        number
     }
 
     /// Starts the process and waits until it is ready.

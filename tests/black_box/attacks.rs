@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::app::{SECRET, Setup, TestApp, command};
+use crate::app::{LOST, SECRET, Setup, TestApp, command, time_in_this_hour};
 use crate::stub_manychat::SET_FIELD;
 use crate::tokens::{Stage, message, recalled, token_writes};
 
@@ -118,6 +118,7 @@ async fn a_flood_with_the_secret_repairs_once_and_uses_up_the_hour() {
         rules["maxTurnsPerConversation"] = 3.into();
     });
     let stage = Stage::with(true, setup).await;
+    time_in_this_hour().await;
     let token = victim(&stage).await;
     stage.app.run("update conversations set token_issued_at = now() - interval '2 hours'").await;
     let mut answers = Vec::new();
@@ -148,10 +149,11 @@ async fn a_flood_with_the_secret_repairs_once_and_uses_up_the_hour() {
 #[tokio::test]
 async fn a_caller_with_the_secret_disturbs_and_spends_as_documented() {
     let setup = Setup::default()
-        .env("RACE_DEADLINE_MS", "900")
+        .env("RACE_DEADLINE_MS", LOST)
         .env("MANYCHAT_REPLY_GAP_MS", "0")
         .rules(|rules| rules["budget"]["dailyTokenCap"] = 100.into());
     let stage = Stage::with(true, setup).await;
+    time_in_this_hour().await;
     let token = victim(&stage).await;
     let attacker = stage.say(VICTIM, "answer slowly: what have I told you?", None).await;
     assert_eq!(attacker.texts(), [stage.app.copy("acknowledgement")], "the attacker gets the holding line");

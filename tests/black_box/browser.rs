@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::app::{Setup, TestApp};
+use crate::app::{LOST, Setup, TestApp};
 use crate::devtools::{Browser, Page};
 
 const QUESTION: &str = "How much is the foundation course?";
@@ -14,12 +14,12 @@ const REPLIES: &str = "select status from outbox where kind = 'reply'";
 /// Pixels that the page is wider than its window.
 const OVERFLOW: &str = "Math.max(0, document.documentElement.scrollWidth - window.innerWidth)";
 
-/// Deadlines that a test can wait for: the slow mock answers after 2.9 s.
+/// Deadlines that a test can wait for: the slow mock answers two seconds after the first.
 fn setup() -> Setup {
     Setup::default()
         .env("PLAYGROUND", "true")
-        .env("RACE_DEADLINE_MS", "900")
-        .env("MODEL_ABORT_MS", "9000")
+        .env("RACE_DEADLINE_MS", LOST)
+        .env("MODEL_ABORT_MS", "30000")
         .env("MANYCHAT_REPLY_GAP_MS", "0")
 }
 
@@ -29,7 +29,7 @@ fn quick_flow(tools: &mut Value) {
 }
 
 fn address(app: &TestApp) -> String {
-    format!("http://127.0.0.1:{}/playground", app.port)
+    format!("http://127.0.0.1:{}/playground?key={}", app.port, crate::playground::key())
 }
 
 /// A page with its first contact ready.
@@ -97,11 +97,12 @@ async fn a_slow_model_shows_the_holding_line_and_then_the_reply() {
     let holding = app.copy("acknowledgement");
     let mut page = open(&mut browser, &app);
     switch(&mut page, "model", "slow");
+    page.watch("#chat");
     say(&mut page, QUESTION);
     page.wait_for(".theirs .bubble", &holding);
     page.wait_for(".chip", "holding line");
-    assert_eq!(places(&mut page, &["$450.00"]), [-1], "the reply is not there yet");
     page.wait_for(".theirs .bubble", "$450.00");
+    assert!(page.has_shown(&holding, "$450.00"), "the holding line stood there without the reply");
     page.wait_for(".theirs .meta", "through ManyChat");
     page.wait_for("#race", "Late");
     let order = places(&mut page, &[QUESTION, &holding, "$450.00", "24 hours"]);
@@ -118,7 +119,7 @@ async fn a_reply_waits_for_a_failing_manychat_and_arrives() {
     switch(&mut page, "model", "slow");
     switch(&mut page, "manychat", "server_error");
     say(&mut page, QUESTION);
-    page.wait_for("#queue", "1 reply in the outbox · attempt 1 · next try");
+    page.wait("/1 reply in the outbox · attempt [1-9][0-9]* · next try/.test(document.querySelector('#queue').textContent)");
     page.wait_for("#queue", "ManyChat refused /fb/subscriber/setCustomFieldByName with 500");
     page.wait_for("#turn-rows", "1 waiting");
     page.wait_for(".event.bad", "ManyChat call failed");
@@ -277,8 +278,7 @@ async fn the_page_fits_every_screen() {
     let app = setup()
         .tools(quick_flow)
         .env("TENANT_ID", "demo")
-        .env("RACE_DEADLINE_MS", if std::env::var_os("SCREENSHOTS").is_some() { "8000" } else { "900" })
-        .env("MODEL_ABORT_MS", "30000")
+        .env("RACE_DEADLINE_MS", if std::env::var_os("SCREENSHOTS").is_some() { "8000" } else { LOST })
         .start()
         .await;
     let mut page = open(&mut browser, &app);

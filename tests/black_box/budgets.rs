@@ -4,16 +4,18 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::app::{ADMIN, Setup, TestApp};
+use crate::app::{ADMIN, Setup, TestApp, time_in_this_hour};
 use crate::stub_providers::{KEY, StubProviders};
 
-/// A model that takes 1.5 s and 30 tokens a turn, and a cap of 300 tokens a day.
+/// A model that takes 30 tokens a turn, and a cap of 300 tokens a day.
 async fn capped(stub: &StubProviders) -> TestApp {
     let mut setup = Setup::default().rules(|rules| rules["budget"] = json!({ "dailyTokenCap": 300 }));
     for (name, value) in stub.variables(KEY) {
         setup.env.push((Box::leak(name.into_boxed_str()), value));
     }
-    setup.env("AGENT_MODEL", "openai:gpt-4o-mini").start().await
+    let app = setup.env("AGENT_MODEL", "openai:gpt-4o-mini").start().await;
+    time_in_this_hour().await;
+    app
 }
 
 /// 02 section 14, BUD-2, ARC-33: of many turns at once as many reach the model as the cap has room for, and the rest is
@@ -27,7 +29,7 @@ async fn turns_at_the_same_time_do_not_pass_the_cap() {
     // The first turn shows what a turn takes.
     assert_eq!(app.send_as("1", "hello").await.texts(), ["Hello."]);
     app.await_that("select tokens from budget_counters", |rows| rows == [json!({ "tokens": 30 })]).await;
-    stub.pause(Duration::from_millis(1500));
+    stub.pause(Duration::from_secs(3));
     let mut running = Vec::new();
     for contact in 0..20 {
         running.push(app.send_later(&format!("8000{contact}"), "hello"));

@@ -26,7 +26,7 @@ use crate::evidence::outside::{Act, Outside, Script};
 const WINDOW: Duration = Duration::from_secs(3);
 
 /// By then every reply has had its next attempt: six refusals in a row do not happen here.
-const LONGEST_RETRY: Duration = Duration::from_secs(100);
+const LONGEST_RETRY: Duration = Duration::from_secs(200);
 
 /// Size and seed of a run.
 #[derive(Clone, Copy)]
@@ -141,7 +141,7 @@ async fn write(plan: Plan, outside: &Outside, doors: &Doors, contact: u32) {
     let mut last = None;
     for number in 1..=share {
         let (life, port) = doors.find((contact + number) as usize).await;
-        let request = outside.ask(&life, port, Marker { contact, number }, None);
+        let request = outside.ask(&life, port, Marker { contact, number });
         if dice.below(10) < 7 {
             let _ = request.await;
             sleep(dice.time(0, 3000)).await;
@@ -193,14 +193,18 @@ async fn launched(outside: Outside, own_server: bool) -> Fleet {
     fleet
 }
 
-/// Every contact asks once more, whether it is still heard.
+/// Every contact asks once more, whether it is still heard; a few at a time, which a busy machine opens in time.
 async fn probe(fleet: &mut Fleet, plan: Plan) {
     let number = plan.messages + 1;
-    let requests: Vec<_> = (1..=plan.contacts)
-        .map(|contact| fleet.probe(contact as usize % 2, Marker { contact, number }))
-        .collect();
-    for request in requests {
-        let _ = request.await;
+    let contacts: Vec<u32> = (1..=plan.contacts).collect();
+    for group in contacts.chunks(8) {
+        let requests: Vec<_> = group
+            .iter()
+            .map(|contact| fleet.probe(*contact as usize % 2, Marker { contact: *contact, number }))
+            .collect();
+        for request in requests {
+            let _ = request.await;
+        }
     }
 }
 
@@ -211,9 +215,7 @@ async fn chaos_through_two_processes() {
     let calm = Arc::new(AtomicBool::new(false));
     let outside = Outside::start(model(plan.seed, Times::SHORT, &calm), manychat(plan.seed, &calm));
     let mut fleet = launched(outside, false).await;
-    // The machine is busy: Postgres, too, can be slower than the short deadline.
-    let deadline = Duration::from_millis(Times::SHORT.deadline_ms);
-    fleet.slow = Some(deadline * 3 / 4..deadline + Duration::from_millis(300));
+    fleet.slow = Some(Times::SHORT.slow());
     let kills = Kills::default();
     {
         let Fleet { outside, members, .. } = &mut fleet;
@@ -239,7 +241,7 @@ async fn chaos_through_two_processes() {
     // (BOX-13, BOX-14): that is no silence of ours. A row that nobody takes over stays beyond it and is seen.
     fleet.rest(LONGEST_RETRY + Duration::from_secs(u64::from(plan.messages) / 20)).await;
     probe(&mut fleet, plan).await;
-    let report = fleet.verdict(Times::SHORT.lease() + Duration::from_secs(60), WINDOW).await;
+    let report = fleet.verdict(Times::SHORT.ended(), WINDOW).await;
     let (hard, orderly) = (kills.hard.get(), kills.orderly.get());
     println!("chaos: seed {}, {hard} killed, {orderly} ended in order: {report}", plan.seed);
     assert!(report.is_sound(), "seed {}: {report}\n{}", plan.seed, fleet.story());
@@ -271,7 +273,7 @@ async fn the_database_restarts_under_load() {
     };
     tokio::join!(writing, restarting);
     probe(&mut fleet, plan).await;
-    let report = fleet.verdict(Times::SHORT.lease() + Duration::from_secs(30), WINDOW).await;
+    let report = fleet.verdict(Times::SHORT.ended(), WINDOW).await;
     println!("failover: {report}");
     assert!(report.is_sound(), "{report}\n{}", fleet.story());
     assert!(report.answered > fleet_size(plan) / 2, "most messages were answered: {report}");

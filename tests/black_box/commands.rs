@@ -8,9 +8,11 @@ use std::process::{Command, Stdio};
 use manychat_agent::store::embedded::testing::TestServer;
 use serde_json::json;
 
-use crate::app::{Folder, NOWHERE, Setup, TestApp, binary, command, environment, free_port, tenant_folder};
+use crate::app::{
+    Folder, NOWHERE, Port, Setup, TestApp, binary, command, environment, free_port, tenant_folder,
+};
 
-/// CLI-2, CLI-3, CLI-6, CLI-8, ACC-CLI-1
+/// CLI-2, CLI-3, CLI-6, CLI-8, CLI-101, ACC-CLI-1
 #[test]
 fn wrong_use_prints_the_usage_and_exits_with_2() {
     let folder = Folder::new();
@@ -20,6 +22,9 @@ fn wrong_use_prints_the_usage_and_exits_with_2() {
     let unknown = command(&folder.path, &env, &["frobnicate", "now"]);
     assert_eq!(unknown.code, Some(2));
     assert!(unknown.stderr.starts_with("Unknown command: frobnicate\n"), "{}", unknown.stderr);
+    let plugin = command(&folder.path, &env, &["plugin", "new", "crm", "--read"]);
+    assert!(plugin.stderr.starts_with("Unknown command: plugin\n"), "{}", plugin.stderr);
+    assert_eq!(plugin.code, Some(2));
     for usage in [&nothing.stderr, &unknown.stderr] {
         for name in [
             "serve",
@@ -147,7 +152,7 @@ async fn health_asks_the_running_server() {
     assert_eq!(command(&app.folder.path, &app.env, &["health", "--port", &port]).code, Some(0));
 }
 
-/// CLI-30 to CLI-32, MIG-1, OPS-5, WRK-12: a worker migrates, beats, reloads and ends like a server, and answers health checks
+/// CLI-30 to CLI-32, GAP-CLI-1, MIG-1, OPS-5, WRK-12: a worker migrates, beats, reloads and ends like a server, and answers health checks
 /// alone.
 #[tokio::test]
 async fn a_worker_runs_without_the_message_route() {
@@ -155,7 +160,8 @@ async fn a_worker_runs_without_the_message_route() {
     let setup = Setup { database: Some(database), ..Setup::default() }.command(&["worker"]);
     let mut app = setup.prepare().await;
     app.env.insert("WORKER_HEALTH_PORT".to_owned(), app.port.to_string());
-    app.env.insert("PORT".to_owned(), free_port().to_string());
+    let unused = app.keep_port();
+    app.env.insert("PORT".to_owned(), unused.to_string());
     app.launch().await;
     assert_eq!(app.log_line("migrations applied").await["level"], 30);
     assert_eq!(app.log_line("worker running").await["level"], 30);
@@ -181,7 +187,7 @@ async fn a_worker_opens_no_port_unasked() {
     assert!(!app.output().contains("Server listening"));
 }
 
-/// CLI-21, DEC-35: a server without workers says what it does not do.
+/// CLI-21, GAP-CLI-1, DEC-35: a server without workers says what it does not do.
 #[tokio::test]
 async fn serve_without_workers_warns() {
     let app = Setup::default().command(&["serve", "--no-workers"]).start().await;
@@ -260,7 +266,62 @@ fn config_check_passes_with_warnings_and_fails_strictly() {
         "{}",
         checked.stderr
     );
-    assert_eq!(command(&folder.path, &env, &["config", "check", "--strict"]).code, Some(1));
+    let strict = command(&folder.path, &env, &["config", "check", "--strict"]);
+    assert_eq!((strict.code, strict.stdout.as_str()), (Some(1), ""), "nothing says passed");
+    let last = strict.stderr.lines().last().unwrap();
+    let count = strict.stderr.lines().filter(|line| line.starts_with("warning: ")).count();
+    let noun = if count == 1 { "1 warning".to_owned() } else { format!("{count} warnings") };
+    let first = strict.stderr.lines().next().unwrap();
+    let why = format!("): {noun}, which --strict refuses");
+    assert!(first.starts_with("config check failed (") && first.ends_with(&why), "{first}");
+    assert!(last.starts_with("warning: "), "{last}");
+}
+
+/// CLI-6, CLI-8: a wrong use says what is wanted, and a command can be asked for its usage in two ways.
+#[test]
+fn a_wrong_use_says_what_is_wanted() {
+    let (folder, env) = tenant_folder(NOWHERE, None);
+    let wrong = |words: &[&str], said: &str| {
+        let ended = command(&folder.path, &env, words);
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""), "{words:?}: {}", ended.stderr);
+        assert!(ended.stderr.contains(said), "{words:?}: {}", ended.stderr);
+    };
+    wrong(&["contact", "find", "x"], "a UUID such as");
+    wrong(&["outbox", "show", "x"], "a UUID such as");
+    wrong(&["handoffs", "close", "--subscriber", "1", "2"], "a UUID such as");
+    for address in ["foo", "ftp://agent.example", "http://"] {
+        wrong(&["simulate", "--url", address, "hello"], "--url");
+    }
+    wrong(&["help", "frobnicate"], "Unknown command: frobnicate");
+    for (asked, usual) in [(&["help"][..], &["--help"][..]), (&["help", "serve"], &["serve", "--help"])] {
+        let (asked, usual) = (command(&folder.path, &env, asked), command(&folder.path, &env, usual));
+        assert_eq!((asked.code, &asked.stdout), (Some(0), &usual.stdout));
+        assert!(asked.stdout.contains("Usage: agent"), "{}", asked.stdout);
+    }
+    let eval = command(&folder.path, &env, &["help", "eval"]).stdout;
+    for name in ["EVAL_DIR", "CONFIG_DIR", "AGENT_MODEL", "EVAL_MAX_LATENCY_MS", "EVAL_JUDGE_MODEL"] {
+        assert!(eval.contains(&format!("\n  {name}")), "{name} in {eval}");
+    }
+}
+
+/// CFG-1, CFG-2, CLI-96, DEC-15: the demo tenant is written where every command looks for it.
+#[test]
+fn bootstrap_writes_into_config_dir() {
+    let folder = Folder::new();
+    let env = BTreeMap::from([("CONFIG_DIR".to_owned(), "shop".to_owned())]);
+    let missing = command(&folder.path, &env, &["config", "check"]);
+    assert_eq!(missing.code, Some(1));
+    let written = command(&folder.path, &env, &["bootstrap", "--tools"]);
+    assert_eq!(written.stdout.matches("created  shop/").count(), 4, "{}{}", written.stdout, written.stderr);
+    assert!(!folder.path.join("config").exists());
+    let checked = command(&folder.path, &env, &["config", "check"]);
+    assert_eq!((checked.code, checked.stdout.as_str()), (Some(0), "config check passed (shop)\n"));
+    // Named by `.env` too; a file that is there stays.
+    let other = Folder::new();
+    fs::write(other.path.join(".env"), "CONFIG_DIR=a/b\n").unwrap();
+    let written = command(&other.path, &BTreeMap::new(), &["bootstrap"]);
+    assert!(written.stdout.contains("created  a/b/rules.json\n"), "{}{}", written.stdout, written.stderr);
+    assert!(written.stdout.contains("kept     .env\n"), "{}", written.stdout);
 }
 
 /// CLI-7, DEC-6: keys of a file and words of the command line are printed without their control characters.
@@ -319,12 +380,27 @@ fn bootstrap_writes_what_is_missing_and_keeps_the_rest() {
     assert!(warned.all(|line| line.contains(" yet: ")), "only what a later version does: {}", checked.stderr);
 }
 
+/// Whether a browser that opens this address gets the playground and not its closed door.
+fn is_playground(address: &str) -> bool {
+    let look = async {
+        let client = reqwest::Client::builder().tls_certs_only([]).no_proxy();
+        let client = client.redirect(reqwest::redirect::Policy::none()).build().unwrap();
+        let opened = client.get(address).send().await.unwrap();
+        let cookie = opened.headers()["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned();
+        let page = address.split('?').next().unwrap();
+        let page = client.get(page).header("Cookie", cookie).send().await.unwrap();
+        page.text().await.unwrap().contains("id=\"chat\"")
+    };
+    tokio::runtime::Runtime::new().unwrap().block_on(look)
+}
+
 /// DEC-15, DEC-2, EMB-6, ACC-EMB-1: in an empty folder one command does everything, keeps its data, and leaves no
 /// server behind; other commands use the server beside it.
 #[test]
 fn dev_does_everything_in_an_empty_folder() {
     let folder = Folder::new();
-    let port = free_port();
+    let kept = Port::keep();
+    let port = kept.number;
     let env: BTreeMap<String, String> =
         [("PATH".to_owned(), std::env::var("PATH").unwrap()), ("PORT".to_owned(), port.to_string())].into();
     for (round, signal) in [(1, libc::SIGINT), (2, libc::SIGTERM)] {
@@ -342,7 +418,10 @@ fn dev_does_everything_in_an_empty_folder() {
         let shown: Vec<String> = lines.by_ref().take_while(|line| !line.contains("Ctrl-C")).collect();
         let shown = shown.join("\n");
         assert!(shown.contains(&format!("http://127.0.0.1:{port}/v1/channels/manychat/message")), "{shown}");
-        assert!(shown.contains(&format!("http://127.0.0.1:{port}/playground\n")), "{shown}");
+        let playground = format!("http://127.0.0.1:{port}/playground?key=");
+        let playground = shown.lines().find(|line| line.trim().starts_with(&playground));
+        assert!(is_playground(playground.unwrap_or(&shown).trim()), "{shown}");
+        assert!(shown.contains(&format!("agent simulate --url http://127.0.0.1:{port} ")), "{shown}");
         assert!(shown.contains("curl ") && shown.contains("AGENT_MODEL"), "{shown}");
         let answered = command(&folder.path, &env, &["simulate", "how much is the foundation course?"]);
         assert!(answered.stdout.contains("$450.00"), "{}{}", answered.stdout, answered.stderr);
@@ -353,6 +432,8 @@ fn dev_does_everything_in_an_empty_folder() {
             "{}",
             listed.stderr
         );
+        let old = command(&folder.path, &env, &["retention", "run", "--dry-run"]);
+        assert!(old.stderr.starts_with("retention is off"), "{}", old.stderr);
         let checked = command(&folder.path, &env, &["tokens", "backfill", "--check"]);
         assert!(checked.stdout.contains("contacts without a token"), "{}", checked.stderr);
         // The second start finds the first one's conversation: a repetition gets the tenant's closer.

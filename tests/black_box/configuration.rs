@@ -98,7 +98,7 @@ fn a_bad_database_address_is_told_with_the_other_faults() {
     }
 }
 
-/// CFG-6, IMG-1: real tenant files and secrets are kept out of the repository and of the image.
+/// CFG-6, PRIN-C1, IMG-1: real tenant files and secrets are kept out of the repository and of the image.
 #[test]
 fn tenant_files_are_ignored() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -112,7 +112,7 @@ fn tenant_files_are_ignored() {
     }
 }
 
-/// ENV-10, ENV-13, ENV-14, CLI-62, GAP-CFG-5: a wrong provider of any model stops the deploy, and the check finds it.
+/// ENV-10, ENV-13, ENV-14, CLI-62, GAP-CFG-5, GAP-CLI-5: a wrong provider of any model stops the deploy, and the check finds it.
 #[test]
 fn every_model_is_resolved_before_the_start() {
     let (folder, sound) = tenant_folder(NOWHERE, None);
@@ -196,7 +196,7 @@ async fn a_file_that_is_no_file_holds_no_reload_up() {
     app.log_line("config reloaded").await;
 }
 
-/// ENV-18, XCK-10, XCK-1: a name that the service delivers with is refused as a tool's, at boot, in the check and by a
+/// ENV-18, XCK-10, XCK-1, TCFG-2: a name that the service delivers with is refused as a tool's, at boot, in the check and by a
 /// reload.
 #[tokio::test]
 async fn a_reserved_name_is_refused_everywhere() {

@@ -8,10 +8,10 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::app::{SECRET, Setup, TestApp};
 
-/// More than the silence after an answer and the time for a head together, and a sweep.
-const GONE: Duration = Duration::from_secs(10);
+/// More than the silence after an answer and the time for a head together, and a sweep: 9 s.
+const GONE: Duration = Duration::from_secs(25);
 /// Longer than that: an answer that takes so long must still find its connection.
-const DEADLINE: Duration = Duration::from_secs(11);
+const DEADLINE: Duration = Duration::from_secs(26);
 /// With so many open files the service has 88 places.
 const OPEN_FILES: u64 = 400;
 
@@ -26,7 +26,7 @@ async fn app(model_url: String) -> TestApp {
     setup
         .env("RATE_LIMIT_PER_MINUTE", "100000")
         .env("RACE_DEADLINE_MS", DEADLINE.as_millis().to_string())
-        .env("MODEL_ABORT_MS", "20000")
+        .env("MODEL_ABORT_MS", "40000")
         .env("AGENT_MODEL", "openai:gpt-4.1-mini")
         .env("OPENAI_API_KEY", "a-key")
         .env("OPENAI_BASE_URL", model_url)
@@ -71,7 +71,7 @@ async fn nobody_keeps_a_place_with_half_a_head() {
     let mut slow = TcpStream::from_std(slow).unwrap();
     let _call = model.accept().await.unwrap();
     let mut held = Vec::new();
-    while let Ok(stream) = tokio::time::timeout(Duration::from_secs(1), half_a_head(&app)).await {
+    while let Ok(stream) = tokio::time::timeout(Duration::from_secs(3), half_a_head(&app)).await {
         held.push(stream);
         assert!(held.len() < 200, "the number of connections has no bound");
     }
@@ -98,6 +98,7 @@ async fn strangers_keep_no_connection() {
         let answer = answer_on(&mut stream).await;
         assert!(answer.to_ascii_lowercase().contains("\r\nconnection: close\r\n"), "{request}: {answer}");
         let asked = Instant::now();
-        assert!(is_gone(&mut stream).await && asked.elapsed() < Duration::from_secs(3), "{request}");
+        // An open connection is kept for 5 s of silence.
+        assert!(is_gone(&mut stream).await && asked.elapsed() < Duration::from_secs(5), "{request}");
     }
 }

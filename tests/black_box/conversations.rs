@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::app::{CONTACT, Setup, TestApp};
+use crate::app::{CONTACT, LOST, SECRET, Setup, TestApp, time_in_this_hour};
 use crate::stub_model::StubModel;
 use crate::stub_providers::{KEY, StubProviders};
 
@@ -15,6 +15,27 @@ fn with(model: &StubModel) -> Setup {
         .env("AGENT_MODEL", "openai:stub")
         .env("OPENAI_API_KEY", "any-key")
         .env("OPENAI_BASE_URL", model.base_url.clone())
+}
+
+/// IN-2: of the contact the model is shown the words, and neither name nor locale, in this turn and the next.
+#[tokio::test]
+async fn the_model_is_shown_no_name_and_no_locale() {
+    let providers = StubProviders::start();
+    let setup = Setup::default().env("AGENT_MODEL", "openai:stub").env("OPENAI_API_KEY", KEY);
+    let app = setup.env("OPENAI_BASE_URL", format!("{}/openai/v1", providers.address)).start().await;
+    for text in ["zqfirst", "zqsecond"] {
+        let body = json!({
+            "subscriber_id": CONTACT, "text": text, "first_name": "Zebulon", "last_name": "Quartz",
+            "locale": "qx_QX", "ai_token": "token-of-zebulon",
+        });
+        assert_eq!(app.post(&body.to_string(), Some(SECRET)).await.texts().len(), 1);
+    }
+    let [_, last] = &providers.asked()[..] else { panic!("two calls") };
+    let asked = last.to_string();
+    assert!(asked.contains("zqfirst") && asked.contains("zqsecond"), "{asked}");
+    for hidden in ["Zebulon", "Quartz", "qx_QX", "token-of-zebulon", CONTACT] {
+        assert!(!asked.contains(hidden), "{hidden}");
+    }
 }
 
 /// 02/CAP-1, 02/CAP-3: a denied message counts as one that was written, so that only a real gap ends the cap.
@@ -39,7 +60,8 @@ async fn of_six_messages_at_once_three_reach_the_model() {
         rules["rateLimit"] = json!({"turnsPerSubscriberPerHour": 3});
         rules["burst"] = json!({"answerTogether": false});
     });
-    let app = setup.env("RACE_DEADLINE_MS", "20000").env("MODEL_ABORT_MS", "30000").start().await;
+    let app = setup.start().await;
+    time_in_this_hour().await;
     let sent: Vec<_> = (0..6).map(|number| app.send_later(CONTACT, &format!("{number}. price?"))).collect();
     for request in sent {
         assert_eq!(request.await.unwrap().texts().len(), 1);
@@ -58,6 +80,7 @@ async fn a_daily_cap_is_shared_by_all_contacts() {
         rules["budget"] = json!({"dailyTokenCap": 1000, "dailyCostCapUsd": 5});
     };
     let app = Setup::default().rules(caps).start().await;
+    time_in_this_hour().await;
     assert!(app.send_as("70010001", "how much is it?").await.texts()[0].contains("$450.00"));
     app.await_rows("select 1 from budget_counters where tokens = 1260").await;
     assert_eq!(app.send_as("70010002", "how much is it?").await.texts(), [app.copy("escalation")]);
@@ -135,9 +158,9 @@ async fn a_contact_who_comes_back_has_context_and_a_fresh_cap() {
 #[tokio::test]
 async fn a_lost_race_records_the_reply_and_not_the_holding_line() {
     let stub = StubProviders::start();
-    stub.pause(Duration::from_secs(4));
+    stub.pause(Duration::from_secs(7));
     let mut setup = Setup::default().command(&["serve", "--no-workers"]).env("AGENT_MODEL", "openai:stub");
-    setup.env.extend([("OPENAI_API_KEY", KEY.to_owned()), ("RACE_DEADLINE_MS", "500".to_owned())]);
+    setup.env.extend([("OPENAI_API_KEY", KEY.to_owned()), ("RACE_DEADLINE_MS", LOST.to_owned())]);
     let app = setup.env("OPENAI_BASE_URL", format!("{}/openai/v1", stub.address)).start().await;
     let answer = app.send("how much is it?").await;
     assert_eq!(answer.texts(), [app.copy("acknowledgement")]);
@@ -154,11 +177,11 @@ async fn a_lost_race_records_the_reply_and_not_the_holding_line() {
 #[tokio::test]
 async fn an_escalation_after_a_lost_race_is_deferred() {
     let model = StubModel::answering(Arc::new(|_| {
-        std::thread::sleep(Duration::from_millis(1500));
+        std::thread::sleep(Duration::from_secs(5));
         json!({ "messages": ["I will ask somebody."], "escalate": true, "escalation_reason": "complaint",
             "confidence": 0.9, "closing_question": null })
     }));
-    let setup = with(&model).command(&["serve", "--no-workers"]).env("RACE_DEADLINE_MS", "500");
+    let setup = with(&model).command(&["serve", "--no-workers"]).env("RACE_DEADLINE_MS", LOST);
     let app = setup.start().await;
     assert_eq!(app.send("this is bad").await.texts(), [app.copy("acknowledgement")]);
     let said = app.await_rows("select outcome, text from turns where role = 'agent'").await;

@@ -2,7 +2,7 @@
 
 use manychat_agent::store::embedded::testing::TestServer;
 
-use crate::app::{Setup, free_port};
+use crate::app::{ABORTED, LOST, Setup};
 
 /// MIG-1, MIG-3, ACC-DB-1, ACC-DB-2, ACC-DB-10: an empty database is migrated at boot, once.
 #[tokio::test]
@@ -27,9 +27,7 @@ async fn five_processes_boot_at_once() {
     for _ in 0..4 {
         let spare = Some(TestServer::empty_database().unwrap());
         let setup = Setup { database: spare, database_url: Some(url.clone()), ..Setup::default() };
-        let mut app = setup.prepare().await;
-        app.env.insert("PORT".to_owned(), free_port().to_string());
-        app.port = app.env["PORT"].parse().unwrap();
+        let app = setup.prepare().await;
         apps.push(app);
     }
     for app in &mut apps {
@@ -50,8 +48,8 @@ async fn five_processes_boot_at_once() {
 async fn an_extra_column_of_the_outbox_keeps_its_default() {
     let app = Setup::default()
         .env("AGENT_MODEL", "mock:slow")
-        .env("RACE_DEADLINE_MS", "900")
-        .env("MODEL_ABORT_MS", "1500")
+        .env("RACE_DEADLINE_MS", LOST)
+        .env("MODEL_ABORT_MS", ABORTED)
         .start()
         .await;
     app.run("alter table outbox add column channel text not null default 'manychat'").await;

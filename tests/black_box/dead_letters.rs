@@ -107,6 +107,37 @@ async fn a_dead_letter_is_listed_and_sent_after_all() {
     assert!(payload.get("actions").is_none(), "BOX-17: {payload}");
 }
 
+/// GAP-DL-10, GAP-DL-2: of a reply that was given up half out, log, row and list say how much of it reached ManyChat, and
+/// none of its words.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_letter_says_how_much_of_it_is_out() {
+    let stub = StubManyChat::start().await;
+    let app = Setup::default()
+        .env("MANYCHAT_API_TOKEN", "1234:a-key-of-the-stub")
+        .env("MANYCHAT_API_BASE", &stub.url)
+        .env("MANYCHAT_REPLY_FLOW_NS", "content_reply")
+        .env("MANYCHAT_REPLY_GAP_MS", "2000")
+        .start()
+        .await;
+    queue(&app, "test").await;
+    // The second text comes a gap after the first.
+    stub.await_call(SEND_FLOW).await;
+    stub.answer(SEND_FLOW, 400);
+    let row = app.await_rows("select last_error from outbox where status = 'failed'").await[0].clone();
+    let error = row["last_error"].as_str().unwrap();
+    assert!(error.starts_with("1 of 2 texts reached ManyChat; the rest: ManyChat refused"), "{error}");
+    let line = app.log_line("outbox dead-lettered").await;
+    assert_eq!((&line["sent"], &line["texts"], &line["err"]), (&json!(1), &json!(2), &json!(error)));
+    for words in [vec!["outbox", "list"], vec!["outbox", "show", line["outboxId"].as_str().unwrap()]] {
+        let shown = run(&app, &words);
+        assert!(shown.stdout.contains("refused 400, after 1 of 2 texts"), "{}{}", shown.stdout, shown.stderr);
+        assert_impersonal(&shown);
+    }
+    let json: Value = serde_json::from_str(&run(&app, &["outbox", "list", "--json"]).stdout).unwrap();
+    assert_eq!((&json[0]["last_error"], &json[0]["texts_sent"]), (&json!("refused 400"), &json!(1)));
+    assert!(!app.output().contains("kiln"));
+}
+
 /// GAP-DL-10, COMP-5: discarded is failed to the reference, is not listed, and is not tried again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dead_letter_is_discarded() {
@@ -130,6 +161,7 @@ async fn rows_of_another_tenant_are_refused() {
     for words in [
         vec!["outbox"],
         vec!["outbox", "retry"],
+        vec!["outbox", "retry", "--json"],
         vec!["outbox", "retry", "x"],
         vec!["outbox", "show"],
         vec!["outbox", "list", "--state", "odd"],

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::app::{Setup, TestApp};
-use crate::stub_manychat::{SEND_FLOW, SET_FIELD, StubManyChat};
+use crate::app::{Setup, TestApp, eventually};
+use crate::stub_manychat::{ADD_TAG, SEND_FLOW, SET_FIELD, StubManyChat};
 
 const ANN: &str = "81";
 const BEN: &str = "82";
@@ -51,12 +51,17 @@ fn asked(stub: &StubManyChat, contact: &str) -> Vec<String> {
 async fn a_worker_alone_delivers_and_outlives_a_failed_look() {
     let stub = StubManyChat::start().await;
     let mut app = worker(&stub).await;
-    queue(&app, ANN, &["one", "two", "three"]).await;
+    let texts = ["one", "two", "three", "four", "five", "six", "seven", "eight"];
+    queue(&app, ANN, &texts).await;
     let started = Instant::now();
     app.spawn();
     app.await_rows("select 1 from outbox where status = 'delivered'").await;
-    assert!(started.elapsed() < Duration::from_secs(4), "two gaps of the default: {:?}", started.elapsed());
-    assert_eq!(asked(&stub, ANN), ["one", "play", "two", "play", "three", "play"]);
+    assert!(
+        started.elapsed() < Duration::from_secs(14),
+        "seven gaps of the default: {:?}",
+        started.elapsed()
+    );
+    assert_eq!(asked(&stub, ANN), texts.map(|text| [text, "play"]).concat());
     let batch = app.log_line("outbox batch processed").await;
     let counts =
         ["claimed", "delivered", "retrying", "deadLettered", "released"].map(|name| batch[name].clone());
@@ -64,12 +69,12 @@ async fn a_worker_alone_delivers_and_outlives_a_failed_look() {
     app.run("alter table outbox rename to outbox_away").await;
     assert_eq!(app.log_line("outbox worker iteration failed").await["level"], 50);
     app.run("alter table outbox_away rename to outbox").await;
-    queue(&app, ANN, &["four"]).await;
+    queue(&app, ANN, &["nine"]).await;
     app.await_that("select 1 from outbox where status = 'delivered'", |rows| rows.len() == 2).await;
     assert_eq!(app.stop(libc::SIGTERM).await.code(), Some(0));
 }
 
-/// WRK-3, WRK-4, WRK-5, DEL-2, BOX-14: a contact's replies go in their order; one that must be tried again holds back those
+/// WRK-3, WRK-4, WRK-5, DEL-2, BOX-14, AC-DL-17: a contact's replies go in their order; one that must be tried again holds back those
 /// behind it and nobody else's; each attempt writes the field again before it plays.
 #[tokio::test]
 async fn a_failing_reply_holds_back_its_own_contact_only() {
@@ -106,9 +111,7 @@ async fn a_hanging_reply_stops_its_own_contact_only() {
     queue(&app, BEN, &["for Ben"]).await;
     app.spawn();
     app.await_rows("select 1 from outbox where status = 'delivered' and subscriber_id = '82'").await;
-    while asked(&stub, ANN).is_empty() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    eventually("the first text", || !asked(&stub, ANN).is_empty()).await;
     let of_ann = "select status, attempts from outbox where subscriber_id = '81' order by created_at, rs_seq";
     let rows = app.await_that(of_ann, |rows| rows[0]["status"] == "delivering").await;
     assert!(rows[1..].iter().all(|row| row["status"] == "pending" && row["attempts"] == 0), "{rows:?}");
@@ -122,26 +125,76 @@ async fn a_hanging_reply_stops_its_own_contact_only() {
     assert!(app.rows("select 1 from outbox where status = 'delivering'").await.is_empty());
 }
 
-/// AC-DL-18, WRK-11, PROC-6: a stop finishes the reply that is being sent and leaves the next one as it was.
+/// AC-DL-18, ACC-CLI-12, WRK-11, PROC-6: a stop finishes the reply that is being sent and leaves the next one as it was,
+/// in a worker and in a server.
 #[tokio::test]
 async fn a_stop_finishes_what_is_being_sent_and_nothing_more() {
+    for command in ["worker", "serve"] {
+        let stub = StubManyChat::start().await;
+        stub.hold(ANN);
+        let mut app = worker(&stub).await;
+        app.arguments = vec![command];
+        queue(&app, ANN, &["first"]).await;
+        queue(&app, ANN, &["second"]).await;
+        app.spawn();
+        stub.await_call(SET_FIELD).await;
+        app.signal(libc::SIGTERM);
+        app.log_line("shutting down").await;
+        stub.let_go();
+        assert_eq!(app.stop(libc::SIGCONT).await.code(), Some(0), "{command}");
+        assert_eq!(asked(&stub, ANN), ["first", "play"], "{command}");
+        let rows = app.rows("select status, attempts from outbox order by created_at, rs_seq").await;
+        assert_eq!(
+            rows,
+            [json!({"status": "delivered", "attempts": 1}), json!({"status": "pending", "attempts": 0})]
+        );
+    }
+}
+
+/// A queued reply that carries a tag to be added, with its turn.
+async fn queue_with_a_tag(app: &TestApp, contact: &str) {
+    queue(app, contact, &["one"]).await;
+    app.run(&format!(
+        "with turn as (
+           insert into turns (conversation_id, role, text, outcome, actions)
+           select id, 'agent', 'one', 'deferred', '[{{\"tool\": \"add_tag\", \"id\": \"keen\", \"status\": \"staged\"}}]'
+           from conversations where subscriber_id = '{contact}' returning id)
+         update outbox set payload = payload || jsonb_build_object('turnId', turn.id,
+           'actions', '[{{\"tool\": \"add_tag\", \"id\": \"keen\", \"tag\": \"keen-tag\"}}]'::jsonb)
+         from turn where subscriber_id = '{contact}'"
+    ))
+    .await;
+}
+
+/// AC-DL-19, AFTER-4, BOX-17, acceptance 18 of 08: the text before any action, however often it is tried; then each action
+/// once; behind a dead letter none, and the record says so.
+#[tokio::test]
+async fn actions_wait_for_their_text_and_go_once() {
     let stub = StubManyChat::start().await;
-    stub.hold(ANN);
+    stub.answer_contact(SEND_FLOW, ANN, 503);
+    stub.answer_contact(SET_FIELD, BEN, 400);
     let mut app = worker(&stub).await;
-    queue(&app, ANN, &["first"]).await;
-    queue(&app, ANN, &["second"]).await;
+    for contact in [ANN, BEN] {
+        queue_with_a_tag(&app, contact).await;
+    }
     app.spawn();
-    stub.await_call(SET_FIELD).await;
-    app.signal(libc::SIGTERM);
-    app.log_line("shutting down").await;
-    stub.let_go();
-    assert_eq!(app.stop(libc::SIGCONT).await.code(), Some(0));
-    assert_eq!(asked(&stub, ANN), ["first", "play"]);
-    let rows = app.rows("select status, attempts from outbox order by created_at, rs_seq").await;
-    assert_eq!(
-        rows,
-        [json!({"status": "delivered", "attempts": 1}), json!({"status": "pending", "attempts": 0})]
-    );
+    let record = |contact: &str| {
+        format!(
+            "select t.actions -> 0 ->> 'status' as status from turns t join conversations c on c.id = t.conversation_id
+             where c.subscriber_id = '{contact}'"
+        )
+    };
+    app.await_that("select attempts from outbox where subscriber_id = '81'", |rows| rows[0]["attempts"] == 2)
+        .await;
+    app.await_that(&record(BEN), |rows| rows[0]["status"] == "dead_lettered").await;
+    assert_eq!(app.rows(&record(ANN)).await, [json!({ "status": "staged" })]);
+    assert_eq!(stub.calls_to(ADD_TAG).len(), 0, "no text is out");
+    stub.answer_contact(SEND_FLOW, ANN, 200);
+    app.await_that(&record(ANN), |rows| rows[0]["status"] == "performed").await;
+    let [tag] = &stub.calls_to(ADD_TAG)[..] else { panic!("once: {:?}", stub.calls()) };
+    assert_eq!(tag.body, json!({ "subscriber_id": ANN, "tag_name": "keen-tag" }));
+    let last_text = stub.calls().iter().rposition(|call| call.path == SEND_FLOW);
+    assert!(last_text < stub.calls().iter().position(|call| call.path == ADD_TAG));
 }
 
 /// AC-DL-13 as DEC-31 decides it, BOX-13, BOX-16, DEC-25: a refusal ends with a person at the first attempt; what may work

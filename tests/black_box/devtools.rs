@@ -6,8 +6,8 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Once;
 use std::sync::mpsc::{Receiver, channel};
+use std::sync::{LazyLock, Once};
 use std::time::{Duration, Instant};
 
 use base64::Engine;
@@ -16,7 +16,11 @@ use serde_json::{Value, json};
 use crate::app::Folder;
 
 /// Generous: a busy machine must not decide a test.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Starts of the browser: one can fail on a machine that is busy or short of memory.
+const STARTS: u32 = 3;
+/// What the browser says on standard error, beside its profile.
+const WORDS: &str = "words";
 const NAMES: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 
 /// A running browser without a window.
@@ -27,7 +31,7 @@ pub struct Browser {
     last_id: u64,
     /// Errors that pages have reported: exceptions, refused resources, policy violations.
     pub complaints: Vec<String>,
-    _profile: Folder,
+    profile: Folder,
 }
 
 /// One page of it.
@@ -39,8 +43,9 @@ pub struct Page<'a> {
 impl Browser {
     /// `None` on a machine without Chromium, said once; with `CI` set that is a failure.
     pub fn launch() -> Option<Self> {
-        let Some(program) = program() else {
-            assert!(std::env::var_os("CI").is_none(), "CI is set and there is no chromium");
+        static PROGRAM: LazyLock<Option<PathBuf>> = LazyLock::new(program);
+        let Some(program) = &*PROGRAM else {
+            assert!(std::env::var_os("CI").is_none(), "CI is set and there is no chromium that runs");
             static SAID: Once = Once::new();
             // Past the capture of test output, so that it is seen.
             SAID.call_once(|| {
@@ -49,18 +54,28 @@ impl Browser {
             });
             return None;
         };
+        let mut why = String::new();
+        for _ in 0..STARTS {
+            let mut browser = Self::start(program);
+            match browser.ask(None, "Browser.getVersion", json!({})) {
+                Ok(_) => return Some(browser),
+                Err(error) => why = format!("{error}\n{}", browser.said()),
+            }
+        }
+        panic!("{} does not start, {STARTS} times in a row: {why}", program.display());
+    }
+
+    fn start(program: &Path) -> Self {
         let profile = Folder::new();
         let (for_browser, commands) = std::io::pipe().unwrap();
         let (answers, from_browser) = std::io::pipe().unwrap();
-        let child = spawn(&program, &profile.path, for_browser.as_raw_fd(), from_browser.as_raw_fd());
-        Some(Self {
-            child,
-            commands,
-            answers: listen(answers),
-            last_id: 0,
-            complaints: Vec::new(),
-            _profile: profile,
-        })
+        let child = spawn(program, &profile.path, for_browser.as_raw_fd(), from_browser.as_raw_fd());
+        Self { child, commands, answers: listen(answers), last_id: 0, complaints: Vec::new(), profile }
+    }
+
+    /// What it has said on standard error.
+    fn said(&self) -> String {
+        std::fs::read_to_string(self.profile.path.join(WORDS)).unwrap_or_default()
     }
 
     /// Opens the address in a window of this size.
@@ -79,18 +94,27 @@ impl Browser {
     }
 
     fn call(&mut self, session: Option<&str>, method: &str, params: Value) -> Value {
+        self.ask(session, method, params).unwrap_or_else(|why| panic!("{why}\n{}", self.said()))
+    }
+
+    fn ask(&mut self, session: Option<&str>, method: &str, params: Value) -> Result<Value, String> {
         self.last_id += 1;
         let mut message = json!({ "id": self.last_id, "method": method, "params": params });
         if let Some(session) = session {
             message["sessionId"] = session.into();
         }
-        self.commands.write_all(format!("{message}\0").as_bytes()).unwrap();
+        let sent = self.commands.write_all(format!("{message}\0").as_bytes());
+        sent.map_err(|error| format!("the browser does not take {method}: {error}"))?;
         loop {
-            let answer =
-                self.answers.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no answer to {method}"));
+            let answer = self.answers.recv_timeout(PATIENCE);
+            let answer = answer.map_err(|error| format!("no answer of the browser to {method}: {error}"))?;
             if answer["id"] == self.last_id {
-                assert!(answer["error"].is_null(), "{method}: {answer}");
-                return answer["result"].clone();
+                let refused = !answer["error"].is_null();
+                return if refused {
+                    Err(format!("{method}: {answer}"))
+                } else {
+                    Ok(answer["result"].clone())
+                };
             }
             self.note(&answer);
         }
@@ -112,14 +136,17 @@ impl Drop for Browser {
     fn drop(&mut self) {
         // Asked to close, it takes its own children with it.
         let _ = self.commands.write_all(b"{\"id\":0,\"method\":\"Browser.close\"}\0");
-        let until = Instant::now() + Duration::from_secs(5);
+        let until = Instant::now() + Duration::from_secs(10);
         while Instant::now() < until {
             if matches!(self.child.try_wait(), Ok(Some(_))) {
                 return;
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        let _ = self.child.kill();
+        if let Ok(group) = i32::try_from(self.child.id()) {
+            // SAFETY: plain numbers; the group is that of our own child, which has not been waited for.
+            unsafe { libc::kill(-group, libc::SIGKILL) };
+        }
         let _ = self.child.wait();
     }
 }
@@ -171,11 +198,24 @@ impl Page<'_> {
         ));
     }
 
-    /// A click of the mouse in the middle of the element.
+    /// A click of the mouse in the middle of the element. What moves away from under the mouse is clicked again, as a
+    /// person does.
     pub fn click(&mut self, selector: &str) {
+        let until = Instant::now() + PATIENCE;
+        while !self.click_once(selector) {
+            assert!(Instant::now() < until, "no click reaches {selector}");
+        }
+    }
+
+    /// Whether the click has reached it.
+    fn click_once(&mut self, selector: &str) -> bool {
         let place = self.value(&format!(
-            "(() => {{ const found = document.querySelector({}); found.scrollIntoView({{ block: 'nearest' }}); \
-             const box = found.getBoundingClientRect(); return [box.x + box.width / 2, box.y + box.height / 2]; }})()",
+            "(() => {{ const [name, found] = [{0}, document.querySelector({0})]; \
+             found.scrollIntoView({{ block: 'nearest' }}); const box = found.getBoundingClientRect(); \
+             window.clickReached = false; window.addEventListener('click', event => {{ \
+             window.clickReached = [...document.querySelectorAll(name)].some(now => \
+             (now.closest('label') ?? now).contains(event.target)) }}, {{ capture: true, once: true }}); \
+             return [box.x + box.width / 2, box.y + box.height / 2]; }})()",
             json!(selector)
         ));
         for kind in ["mousePressed", "mouseReleased"] {
@@ -183,6 +223,25 @@ impl Page<'_> {
                 json!({ "type": kind, "x": place[0], "y": place[1], "button": "left", "clickCount": 1 });
             self.call("Input.dispatchMouseEvent", event);
         }
+        self.value("window.clickReached") == true
+    }
+
+    /// Notes from now on what the element shows, at each change of it.
+    pub fn watch(&mut self, selector: &str) {
+        self.value(&format!(
+            "(() => {{ const found = document.querySelector({}); window.shownTexts = []; \
+             new MutationObserver(() => window.shownTexts.push(found.textContent)) \
+             .observe(found, {{ childList: true, subtree: true, characterData: true }}); }})()",
+            json!(selector)
+        ));
+    }
+
+    /// Whether the watched element has shown the one text at a time when it did not show the other.
+    pub fn has_shown(&mut self, text: &str, without: &str) -> bool {
+        let (text, without) = (json!(text), json!(without));
+        let shown =
+            format!("window.shownTexts.some(seen => seen.includes({text}) && !seen.includes({without}))");
+        self.value(&shown) == true
     }
 
     /// Types into whatever has the focus.
@@ -225,12 +284,17 @@ impl Page<'_> {
     }
 }
 
+/// The first that runs: a distribution's stand-in for a browser that is not installed does not.
 fn program() -> Option<PathBuf> {
     let folders: Vec<PathBuf> = std::env::split_paths(&std::env::var_os("PATH")?).collect();
     NAMES
         .iter()
         .flat_map(|name| folders.iter().map(move |folder| folder.join(name)))
-        .find(|path| path.is_file())
+        .filter(|path| path.is_file())
+        .find(|path| {
+            let told = Command::new(path).arg("--version").stdin(Stdio::null()).output();
+            told.is_ok_and(|output| output.status.success())
+        })
 }
 
 fn spawn(program: &Path, profile: &Path, reads: RawFd, writes: RawFd) -> Child {
@@ -245,12 +309,18 @@ fn spawn(program: &Path, profile: &Path, reads: RawFd, writes: RawFd) -> Child {
         ])
         .args(["--no-first-run", "--no-default-browser-check", "--disable-sync", "--disable-extensions"])
         .args(["--disable-background-networking", "--disable-component-update", "--no-proxy-server"])
+        .args(["--disable-background-timer-throttling", "--disable-renderer-backgrounding"])
+        .args(["--disable-backgrounding-occluded-windows", "--disable-hang-monitor", "--disable-breakpad"])
         .arg("--remote-debugging-pipe")
         .arg(format!("--user-data-dir={}", profile.join("profile").display()))
         .env("HOME", profile)
+        // What it leaves there goes with the profile. A socket's path has a bound, which a deep folder would pass.
+        .envs((profile.as_os_str().len() < 48).then_some(("TMPDIR", profile)))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(Stdio::null());
+        .stderr(std::fs::File::create(profile.join(WORDS)).unwrap())
+        // So that it can be ended with its own children.
+        .process_group(0);
     // SAFETY: only dup2 and fcntl, which may be called between fork and exec. The pipes' own numbers may be 3 and 4, so
     // they move away first; numbers made by dup2 stay open over exec.
     unsafe {

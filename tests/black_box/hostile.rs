@@ -101,8 +101,6 @@ async fn run(texts: &[String], record: &Arc<Mutex<Record>>) -> (TestApp, Vec<Vec
         .env("OPENAI_API_KEY", "key-of-the-model")
         .env("OPENAI_BASE_URL", model.base_url)
         .env("RATE_LIMIT_PER_MINUTE", "100000")
-        .env("RACE_DEADLINE_MS", "9000")
-        .env("MODEL_ABORT_MS", "20000")
         .prepare()
         .await;
     let persona = app.folder.path.join("config/prompt.md");
@@ -177,8 +175,6 @@ async fn run_otherwise(setup: Setup, way: &str, size: usize) -> (TestApp, Record
         .env("OPENAI_BASE_URL", model.base_url.clone())
         .env("OLLAMA_BASE_URL", model.base_url)
         .env("RATE_LIMIT_PER_MINUTE", "100000")
-        .env("RACE_DEADLINE_MS", "9000")
-        .env("MODEL_ABORT_MS", "20000")
         .start()
         .await;
     let texts: Vec<String> = hostile_texts().into_iter().step_by(5).collect();

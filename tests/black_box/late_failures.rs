@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::app::{CONTACT, SECRET, Setup, TestApp};
+use crate::app::{ABORTED, CONTACT, LOST, PATIENCE, SECRET, Setup, TestApp};
 
 /// Refuses the user's row only, as no constraint of ours would.
 const REFUSE: &str = "alter table turns add constraint no_user check (role <> 'user') not valid";
@@ -12,10 +12,10 @@ const ALLOW: &str = "alter table turns drop constraint no_user";
 const COPIES: &str = "select payload from outbox where kind = 'reply'";
 const MARKED: &str = "select 1 from conversations where escalated_at is not null";
 
-/// A turn runs for about 2.5 s, and a second message waits behind it, answered silently.
+/// A turn runs for about 9 s, and a second message waits behind it, answered silently.
 async fn with_a_message_that_waits() -> TestApp {
-    let setup = Setup::default().env("AGENT_MODEL", "mock:slow").env("RACE_DEADLINE_MS", "900");
-    let app = setup.env("MODEL_ABORT_MS", "2500").start().await;
+    let setup = Setup::default().env("AGENT_MODEL", "mock:slow").env("RACE_DEADLINE_MS", LOST);
+    let app = setup.env("MODEL_ABORT_MS", "9000").start().await;
     let first = app.send_later(CONTACT, "how much is it?");
     app.await_rows("select 1 from rs_owed where status = 'running'").await;
     assert_eq!(app.send("second").await.texts(), [] as [String; 0], "it waits");
@@ -36,18 +36,21 @@ async fn a_late_turn_that_cannot_be_opened_ends_with_a_person() {
     assert_eq!(app.rows("select 1 from rs_inbox union all select 1 from rs_owed").await.len(), 0);
 }
 
-/// LANE-9, OPS-5, ARC-49: an orderly stop hands off what the database has not taken before it ends.
+/// LANE-9, OPS-5, ARC-49: an orderly stop hands off what the database has not taken before it ends. LOG-1: meanwhile its
+/// tries are told now and then, not each.
 #[tokio::test]
 async fn a_stop_does_not_lose_a_message_that_cannot_be_opened() {
     let mut app = with_a_message_that_waits().await;
     app.run(&format!("{REFUSE}; alter table rs_handoffs rename to rs_handoffs_away")).await;
-    app.log_line("waiting turn handoff not queued").await;
+    let told = app.log_lines("waiting turn handoff not queued", 2).await;
+    let times: Vec<i64> = told.iter().filter_map(|line| line["time"].as_i64()).collect();
+    assert!(times[1] - times[0] >= 4900, "one line in five seconds: {times:?}");
     app.signal(libc::SIGTERM);
     app.log_line("shutting down").await;
     app.run(&format!("{ALLOW}; alter table rs_handoffs_away rename to rs_handoffs")).await;
     let started = Instant::now();
     while app.exited().is_none() {
-        assert!(started.elapsed() < Duration::from_secs(20), "{}", app.output());
+        assert!(started.elapsed() < PATIENCE, "{}", app.output());
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert_eq!(app.rows(COPIES).await.len(), 2, "{}", app.output());
@@ -98,7 +101,7 @@ async fn a_handoff_for_a_caller_who_is_gone_goes_through_the_outbox() {
 /// LANE-4: a message that waits for a turn of another process says so in the log, with its conversation.
 #[tokio::test]
 async fn waiting_for_another_process_is_logged() {
-    let app = Setup::default().env("RACE_DEADLINE_MS", "900").start().await;
+    let app = Setup::default().env("RACE_DEADLINE_MS", LOST).start().await;
     app.send("hello").await;
     for _ in 0..3 {
         crate::answers::hold_lane(&app).await;
@@ -116,7 +119,7 @@ async fn waiting_for_another_process_is_logged() {
 #[tokio::test]
 async fn forged_messages_neither_delay_nor_shed_the_contacts() {
     let setup = Setup::default().env("AGENT_MODEL", "mock:slow").env("CONTACT_TOKENS_ENFORCED", "true");
-    let app = setup.env("RACE_DEADLINE_MS", "1500").env("MODEL_ABORT_MS", "4000").start().await;
+    let app = setup.env("RACE_DEADLINE_MS", "5000").env("MODEL_ABORT_MS", "9000").start().await;
     app.run(&format!(
         "insert into conversations (tenant_id, subscriber_id, channel, last_message_at, token_hash,
                                     token_generation, token_issued_at)
@@ -134,8 +137,7 @@ async fn forged_messages_neither_delay_nor_shed_the_contacts() {
         .collect();
     app.await_rows("select 1 from rs_owed where fence is null").await;
     let answer = app.post(&said("this is a scam", "right"), Some(SECRET)).await;
-    assert_eq!(answer.status, 200);
-    assert!(answer.elapsed < Duration::from_millis(1300), "{:?}", answer.elapsed);
+    assert_eq!((answer.status, answer.texts()), (200, vec![app.copy("escalation")]), "before its deadline");
     let shape = app.rows("select outcome from turns where role = 'agent' and bound").await;
     assert_eq!(shape, [json!({"outcome": "escalated_precheck"})], "it was not shed");
     for answer in forged {
@@ -147,10 +149,10 @@ async fn forged_messages_neither_delay_nor_shed_the_contacts() {
 /// DEC-19, GAP-CH-1: an aborted call is recorded with the model's name and the time it took, and ends with a person.
 #[tokio::test]
 async fn an_aborted_call_names_its_model_and_time() {
-    let setup = Setup::default().env("AGENT_MODEL", "mock:slow").env("RACE_DEADLINE_MS", "500");
-    let app = setup.env("MODEL_ABORT_MS", "1200").start().await;
+    let setup = Setup::default().env("AGENT_MODEL", "mock:slow").env("RACE_DEADLINE_MS", LOST);
+    let app = setup.env("MODEL_ABORT_MS", ABORTED).start().await;
     app.send("how much is it?").await;
-    let query = "select outcome, model, latency_ms >= 1200 as timed, input_tokens, cost_usd
+    let query = "select outcome, model, latency_ms >= 5000 as timed, input_tokens, cost_usd
                  from turns where role = 'agent'";
     let wanted = json!({"outcome": "error", "model": "mock:slow", "timed": true, "input_tokens": null,
                         "cost_usd": null});

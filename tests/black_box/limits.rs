@@ -7,7 +7,7 @@ use reqwest::Method;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::app::{ADMIN, Answer, CONTACT, SECRET, Setup, TestApp};
+use crate::app::{ADMIN, Answer, CONTACT, PATIENCE, SECRET, Setup, TestApp};
 
 fn header<'answer>(answer: &'answer Answer, name: &str) -> Option<&'answer str> {
     answer.headers.get(name).and_then(|value| value.to_str().ok())
@@ -29,7 +29,7 @@ async fn from_address(app: &TestApp, address: &str, body: &str) -> Answer {
 /// 03/RATE-1, 03/RATE-2, 03/RATE-3, RATE-4, HTTP-26, DEC-26, DEC-35, SHED-2, SHED-4, AC-CH-3, GAP-CH-13: over the limit a
 /// message with the secret gets the handoff and no model, everything else 429; liveness is never counted.
 #[tokio::test]
-async fn over_the_limit_a_tenant_is_not_silenced() {
+async fn over_the_limit_a_message_gets_the_handoff_and_everything_else_429() {
     let app = Setup::default().env("RATE_LIMIT_PER_MINUTE", "3").start().await;
     for remaining in ["2", "1", "0"] {
         let answer = app.post("{broken", Some(SECRET)).await;
@@ -113,7 +113,18 @@ async fn without_a_trusted_proxy_headers_name_nobody() {
 /// SHED-1 to SHED-4, HTTP-28, DEC-28, AC-CH-5: a process that was held up refuses what has piled up, and recovers.
 #[tokio::test]
 async fn a_process_that_lags_sheds_load() {
-    let app = TestApp::start().await;
+    // Half a second after it goes on it has caught up. A busy machine can bring the requests to it only then.
+    for _ in 0..5 {
+        let mut app = Setup::default().env("LAG_ALLOWED_MS", "").start().await;
+        if sheds_after_a_lag(&mut app).await {
+            return;
+        }
+    }
+    panic!("a process that was held up has refused nothing");
+}
+
+/// Whether the requests that came during the lag were refused; all of them the way they must be.
+async fn sheds_after_a_lag(app: &mut TestApp) -> bool {
     app.signal(libc::SIGSTOP);
     // The lag is time itself: it has to pass.
     tokio::time::sleep(Duration::from_millis(2500)).await;
@@ -121,22 +132,23 @@ async fn a_process_that_lags_sheds_load() {
     let (elsewhere, health) = (app.get_later("/ready"), app.get_later("/health"));
     tokio::time::sleep(Duration::from_millis(100)).await;
     app.signal(libc::SIGCONT);
-    let shed = with_secret.await.unwrap();
-    assert_eq!((shed.status, shed.texts()), (200, vec![app.copy("escalation")]));
+    let (shed, elsewhere) = (with_secret.await.unwrap(), elsewhere.await.unwrap());
+    assert_eq!(health.await.unwrap().status, 200);
+    if shed.texts() != [app.copy("escalation")] || elsewhere.status == 200 {
+        return false;
+    }
+    assert_eq!(shed.status, 200);
     assert_eq!(header(&shed, "retry-after"), None);
-    let elsewhere = elsewhere.await.unwrap();
     assert_eq!((elsewhere.status, elsewhere.json()), (503, json!({"error": "unavailable"})));
     assert_eq!(header(&elsewhere, "retry-after"), Some("10"));
-    assert_eq!(health.await.unwrap().status, 200);
     let line = app.log_line("load shed").await;
     assert_eq!((&line["level"], &line["cause"]), (&json!(40), &json!("scheduling lag")));
     assert_eq!(app.turns().await.len(), 0, "no model is called");
     assert_eq!(app.logs("unhandled error").len(), 0);
-    while app.get("/ready").await.unwrap().status != 200 {
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    app.await_ready().await;
     assert!(app.send("how much is it?").await.texts()[0].contains("$450.00"));
     assert!(app.get_as("/admin/actors", Some(ADMIN)).await.unwrap().json()["scheduling_lag_ms"].is_u64());
+    true
 }
 
 /// OPS-3, HTTP-11: the schema is shown to who may know it.
@@ -153,7 +165,7 @@ async fn the_openapi_document_needs_a_secret() {
     }
 }
 
-/// ARC-31, HTTP-22: a body that does not arrive holds nobody up past the deadline.
+/// ARC-31, PRIN-C7, HTTP-22: a body that does not arrive holds nobody up past the deadline.
 #[tokio::test]
 async fn a_body_that_never_arrives_is_refused_at_the_deadline() {
     let app = Setup::default().env("RACE_DEADLINE_MS", "1000").start().await;
@@ -164,8 +176,7 @@ async fn a_body_that_never_arrives_is_refused_at_the_deadline() {
     );
     socket.write_all(head.as_bytes()).await.unwrap();
     let mut answer = vec![0; 4096];
-    let length =
-        tokio::time::timeout(Duration::from_secs(10), socket.read(&mut answer)).await.unwrap().unwrap();
+    let length = tokio::time::timeout(PATIENCE, socket.read(&mut answer)).await.unwrap().unwrap();
     let answer = String::from_utf8_lossy(&answer[..length]);
     assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
     assert!(answer.contains("the body ended before its announced length"), "{answer}");

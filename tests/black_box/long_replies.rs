@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use crate::answers::{free_lane, hold_lane};
-use crate::app::{Setup, TestApp};
+use crate::app::{LOST, Setup, TestApp};
 
 /// Three paragraphs of 3000 letters: on WhatsApp three texts.
-fn long_opening(rules: &mut Value) {
+pub fn long_opening(rules: &mut Value) {
     let message = ["a", "b", "c"].map(|letter| letter.repeat(3000)).join("\n\n");
     rules["openingTrigger"] = json!({ "keywords": ["tell me all"], "message": message });
 }
@@ -42,7 +42,7 @@ async fn a_long_reply_begins_in_the_response_and_goes_on_through_the_outbox() {
 /// GAP-CH-11, CHC-4: a late long reply goes through the outbox whole, in texts that the channel takes.
 #[tokio::test]
 async fn a_late_long_reply_is_split_for_the_outbox() {
-    let app = Setup::default().rules(long_opening).env("RACE_DEADLINE_MS", "900").start().await;
+    let app = Setup::default().rules(long_opening).env("RACE_DEADLINE_MS", LOST).start().await;
     app.send("hello").await;
     hold_lane(&app).await;
     assert_eq!(app.send("tell me all").await.texts().len(), 0);

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::app::{Setup, TestApp};
+use crate::app::{BEAT, DEAD, LOST, Setup, TestApp};
 
 /// The contact with this number.
 fn contact(number: u32) -> String {
@@ -47,8 +47,8 @@ async fn every_turn_of_a_mass_death_is_taken_on_in_time() {
         if rows[0]["all"] == 0 {
             break;
         }
-        // RACE_DEADLINE_MS, MODEL_ABORT_MS and 15 s are 29 s.
-        assert!(started.elapsed() < Duration::from_secs(14), "{rows:?}");
+        // RACE_DEADLINE_MS, MODEL_ABORT_MS and 15 s are 65 s.
+        assert!(started.elapsed() < Duration::from_secs(50), "{rows:?}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert!((1..=8).contains(&most), "{most} at once");
@@ -62,11 +62,11 @@ async fn a_contact_who_writes_again_is_served_first() {
     const TURNS: u32 = 60;
     let mut app = Setup::default()
         .env("AGENT_MODEL", "mock:slow")
-        .env("RACE_DEADLINE_MS", "1000")
-        .env("MODEL_ABORT_MS", "1500")
+        .env("RACE_DEADLINE_MS", LOST)
+        .env("MODEL_ABORT_MS", "3000")
         .env("MODEL_MAX_CONCURRENT", "4")
-        .env("PROCESS_BEAT_MS", "500")
-        .env("PROCESS_DEAD_MS", "3000")
+        .env("PROCESS_BEAT_MS", BEAT)
+        .env("PROCESS_DEAD_MS", DEAD)
         .prepare()
         .await;
     left_running(&app, TURNS).await;

@@ -10,7 +10,7 @@ use manychat_agent::store::embedded::testing::TestServer;
 use reqwest::Method;
 use serde_json::json;
 
-use crate::app::{ADMIN, CONTACT, SECRET, Setup, TestApp};
+use crate::app::{ADMIN, CONTACT, LOST, PATIENCE, SECRET, Setup, TestApp};
 
 /// HTTP-2 to HTTP-8
 #[tokio::test]
@@ -52,7 +52,7 @@ async fn a_request_is_refused_by_the_first_check_that_fails() {
 async fn operators_see_the_actors_and_nobody_else_does() {
     let app = Setup::default()
         .env("AGENT_MODEL", "mock:slow")
-        .env("RACE_DEADLINE_MS", "900")
+        .env("RACE_DEADLINE_MS", LOST)
         .env("MODEL_ABORT_MS", "20000")
         .start()
         .await;
@@ -62,7 +62,7 @@ async fn operators_see_the_actors_and_nobody_else_does() {
     for token in [None, Some("wrong"), Some(SECRET)] {
         assert_eq!(app.get_as("/admin/actors", token).await.unwrap().status, 401, "{token:?}");
     }
-    let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    let until = std::time::Instant::now() + PATIENCE;
     let report = loop {
         let answer = app.get_as("/admin/actors", Some(ADMIN)).await.unwrap();
         assert_eq!(answer.status, 200);
@@ -203,7 +203,7 @@ async fn many_signals_lead_to_what_was_written_last() {
         }
     }
     let digest = manychat_agent::turn::digest(&std::fs::read_to_string(&prompt).unwrap());
-    let until = std::time::Instant::now() + Duration::from_secs(30);
+    let until = std::time::Instant::now() + PATIENCE;
     while !app.logs("configuration loaded").iter().any(|line| {
         line["file"] == "prompt.md"
             && line["hash"].as_str().is_some_and(|hash| digest.starts_with(&hash[7..]))
@@ -225,7 +225,7 @@ fn make_pipe(path: &Path) {
 async fn open_pipe(path: &Path) -> File {
     let path = path.to_owned();
     let opening = tokio::task::spawn_blocking(move || OpenOptions::new().write(true).open(path).unwrap());
-    tokio::time::timeout(Duration::from_secs(30), opening).await.expect("nobody reads").unwrap()
+    tokio::time::timeout(PATIENCE, opening).await.expect("nobody reads").unwrap()
 }
 
 fn opening() -> &'static str {

@@ -2,24 +2,24 @@
 
 use std::time::Duration;
 
-use crate::app::{CONTACT, Setup, TestApp};
+use crate::app::{BEAT, CONTACT, DEAD, Setup, TestApp};
 
 fn impatient() -> Setup {
-    Setup::default().env("PROCESS_BEAT_MS", "300").env("PROCESS_DEAD_MS", "1500")
+    Setup::default().env("PROCESS_BEAT_MS", BEAT).env("PROCESS_DEAD_MS", DEAD)
 }
 
 /// ARC-43, ARC-44: a process that was stopped between Settle and the response does not give a reply that another one has
 /// sent meanwhile: the contact reads it once.
 #[tokio::test]
 async fn a_reply_that_others_have_sent_is_not_given_again() {
-    let app = impatient().env("RACE_DEADLINE_MS", "20000").env("MODEL_ABORT_MS", "25000").start().await;
+    let app = impatient().start().await;
     let other = app.second_process().await;
     app.send("hello").await;
     app.await_that("select 1 from rs_owed", <[_]>::is_empty).await;
     // Settle takes long enough to stop its process in the middle; the server carries it out all the same.
     app.run(
         "create function linger() returns trigger language plpgsql as
-           $$begin perform pg_sleep(1); return new; end$$;
+           $$begin perform pg_sleep(2); return new; end$$;
          create trigger linger before update on rs_owed for each row
            when (new.status = 'said' and old.status = 'running') execute function linger()",
     )
@@ -43,15 +43,15 @@ async fn a_reply_that_others_have_sent_is_not_given_again() {
 async fn a_late_answer_says_nothing_that_the_turn_does_not_know_of() {
     let app = Setup::default()
         .env("AGENT_MODEL", "mock:slow")
-        .env("RACE_DEADLINE_MS", "1500")
-        .env("MODEL_ABORT_MS", "4000")
+        .env("RACE_DEADLINE_MS", "5000")
+        .env("MODEL_ABORT_MS", "11000")
         .start()
         .await;
     let contacts: Vec<String> = (0..24).map(|number| format!("{}", 80_000_000 + number)).collect();
     let answers: Vec<_> = contacts.iter().map(|contact| app.send_later(contact, "how much is it?")).collect();
     app.await_that("select 1 from rs_owed where status = 'running'", |rows| rows.len() == contacts.len())
         .await;
-    stopped_for(&app, Duration::from_millis(2600)).await;
+    stopped_for(&app, Duration::from_secs(6)).await;
     let copy = app.copy("escalation");
     for answer in answers {
         let answer = answer.await.unwrap();

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::app::{CONTACT, Ended, Setup, TestApp, binary, command, environment, free_port};
+use crate::app::{CONTACT, Ended, LOST, Setup, TestApp, binary, command, environment, free_port};
 
 const OTHER: &str = "70010002";
 
@@ -172,8 +172,8 @@ fn on_a_terminal(app: &TestApp, typed: &str) -> (Option<i32>, String) {
 async fn an_erasure_ends_a_running_turn() {
     let app = Setup::default()
         .env("AGENT_MODEL", "mock:slow")
-        .env("RACE_DEADLINE_MS", "900")
-        .env("MODEL_ABORT_MS", "2500")
+        .env("RACE_DEADLINE_MS", LOST)
+        .env("MODEL_ABORT_MS", "9000")
         .start()
         .await;
     app.send("how much is it?").await;
@@ -191,8 +191,8 @@ async fn an_erasure_ends_a_running_turn() {
 async fn an_erasure_takes_the_waiting_messages_along() {
     let app = Setup::default()
         .env("AGENT_MODEL", "mock:slow")
-        .env("RACE_DEADLINE_MS", "900")
-        .env("MODEL_ABORT_MS", "2500")
+        .env("RACE_DEADLINE_MS", LOST)
+        .env("MODEL_ABORT_MS", "9000")
         .start()
         .await;
     app.send("how much is it?").await;

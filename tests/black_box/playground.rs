@@ -1,12 +1,14 @@
 //! Who reaches the playground, what it says, and the development account of ManyChat behind it (DEC-16).
 
 use std::net::UdpSocket;
-use std::time::Duration;
 
 use reqwest::Method;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
-use crate::app::{Answer, Folder, SECRET, Setup, TestApp, command, environment, free_port, write_tenant};
+use crate::app::{
+    Answer, Folder, LOST, PATIENCE, SECRET, Setup, TestApp, command, environment, free_port, write_tenant,
+};
 
 const PATHS: [&str; 5] = [
     "/playground",
@@ -19,29 +21,44 @@ const PATHS: [&str; 5] = [
 async fn app() -> TestApp {
     Setup::default()
         .env("PLAYGROUND", "true")
-        .env("RACE_DEADLINE_MS", "900")
+        .env("RACE_DEADLINE_MS", LOST)
         .env("MANYCHAT_REPLY_GAP_MS", "0")
         .start()
         .await
 }
 
-async fn post(app: &TestApp, path: &str, body: Value) -> Answer {
-    app.ask(Method::POST, path, |request| request.json(&body)).await
+/// The key of the address that is printed at the start (DEC-16).
+pub fn key() -> String {
+    let digest = Sha256::digest(format!("playground\0{SECRET}"));
+    digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What the stream of a page says until it holds a text; all of it.
-async fn stream_until(app: &TestApp, wanted: &str) -> String {
+/// What a browser shows once it has opened that address.
+fn cookie() -> String {
+    format!("playground_{}={}", &key()[..8], key())
+}
+
+async fn get(app: &TestApp, path: &str) -> Answer {
+    app.ask(Method::GET, path, |request| request.header("Cookie", cookie())).await
+}
+
+async fn post(app: &TestApp, path: &str, body: Value) -> Answer {
+    app.ask(Method::POST, path, |request| request.header("Cookie", cookie()).json(&body)).await
+}
+
+/// What the stream of a page says until it holds these texts; all of it.
+async fn stream_until(app: &TestApp, wanted: &[&str]) -> String {
     let client = reqwest::Client::builder().tls_certs_only([]).no_proxy().build().unwrap();
     let address = format!("http://127.0.0.1:{}/playground/events", app.port);
-    let mut response = client.get(address).send().await.unwrap();
+    let mut response = client.get(address).header("Cookie", cookie()).send().await.unwrap();
     assert_eq!(response.headers()["content-type"], "text/event-stream");
     let mut seen = String::new();
     let reading = async {
-        while !seen.contains(wanted) {
+        while !wanted.iter().all(|text| seen.contains(text)) {
             seen.push_str(&String::from_utf8_lossy(&response.chunk().await.unwrap().unwrap()));
         }
     };
-    let ended = tokio::time::timeout(Duration::from_secs(30), reading).await;
+    let ended = tokio::time::timeout(PATIENCE, reading).await;
     assert!(ended.is_ok(), "{wanted:?} never came: {seen}");
     seen
 }
@@ -78,8 +95,8 @@ fn the_playground_is_refused_in_production() {
 async fn without_it_there_is_nothing_there() {
     let app = Setup::default()
         .env("AGENT_MODEL", "mock:slow")
-        .env("RACE_DEADLINE_MS", "300")
-        .env("MODEL_ABORT_MS", "600")
+        .env("RACE_DEADLINE_MS", LOST)
+        .env("MODEL_ABORT_MS", "3000")
         .start()
         .await;
     for path in PATHS {
@@ -98,7 +115,7 @@ async fn without_it_there_is_nothing_there() {
 async fn the_page_comes_with_strict_headers() {
     let app = app().await;
     for path in &PATHS[..4] {
-        let answer = app.get(path).await.unwrap();
+        let answer = get(&app, path).await;
         assert_eq!(answer.status, 200, "{path}");
         let policy = answer.headers["content-security-policy"].to_str().unwrap();
         assert!(policy.starts_with("default-src 'none'; script-src 'self'"), "{policy}");
@@ -136,24 +153,65 @@ async fn nobody_else_reaches_it() {
         ("Sec-Fetch-Site", "cross-site"),
         ("Host", "attacker.example"),
     ] {
-        let posted =
-            app.ask(Method::POST, "/playground/contacts", |ask| ask.header(name, value).json(&contact)).await;
+        let posted = app
+            .ask(Method::POST, "/playground/contacts", |ask| {
+                ask.header("Cookie", cookie()).header(name, value).json(&contact)
+            })
+            .await;
         assert_eq!(posted.status, 403, "{name}: {value}");
     }
     let form = app
         .ask(Method::POST, "/playground/contacts", |ask| {
-            ask.header("Content-Type", "text/plain").body(contact.to_string())
+            ask.header("Cookie", cookie()).header("Content-Type", "text/plain").body(contact.to_string())
         })
         .await;
     assert_eq!(form.status, 400, "what a form of another site could send");
-    let seen = stream_until(&app, "\n\n").await + &stream_until(&app, "\"order\"").await;
+    let seen = stream_until(&app, &["\n\n"]).await + &stream_until(&app, &["\"order\""]).await;
     assert!(seen.contains("\"order\":[]"), "nobody made a contact: {seen}");
     let own = app
         .ask(Method::POST, "/playground/contacts", |ask| {
-            ask.header("Origin", format!("http://127.0.0.1:{}", app.port)).json(&contact)
+            let origin = format!("http://127.0.0.1:{}", app.port);
+            ask.header("Cookie", cookie()).header("Origin", origin).json(&contact)
         })
         .await;
     assert_eq!(own.status, 201);
+}
+
+/// DEC-16: a proxy or tunnel on this machine that shows itself by no header passes on what a stranger sends; without the
+/// key of the printed address the stranger sees that there is a page, reads no chat and writes nothing.
+#[tokio::test]
+async fn nobody_gets_in_without_the_key_of_the_printed_address() {
+    let app = app().await;
+    let contact = json!({ "channel": "whatsapp" });
+    let wrong = format!("playground_{}={}", &key()[..8], key().replace(|letter: char| letter != 'a', "a"));
+    for shown in ["", "a=b", &wrong] {
+        let ask = async |method: Method, path: &str| {
+            app.ask(method, path, |ask| ask.header("Cookie", shown).json(&contact)).await
+        };
+        assert_eq!(ask(Method::GET, "/playground/events").await.status, 403, "{shown}");
+        for path in ["contacts", "messages", "switches", "app.js"] {
+            assert_eq!(ask(Method::POST, &format!("/playground/{path}")).await.status, 403, "{path}");
+        }
+        for address in ["/playground", "/playground?key=", "/playground?key=00", "/playground?other=1"] {
+            let page = ask(Method::GET, address).await;
+            assert!(page.status == 200 && page.body.contains("id=\"locked\""), "{address}: {}", page.status);
+            assert!(page.headers.get("set-cookie").is_none(), "{address}");
+        }
+    }
+    let client = reqwest::Client::builder().tls_certs_only([]).no_proxy();
+    let client = client.redirect(reqwest::redirect::Policy::none()).build().unwrap();
+    let address = format!("http://127.0.0.1:{}/playground?key={}", app.port, key());
+    let opened = client.get(address).send().await.unwrap();
+    assert_eq!(
+        (opened.status().as_u16(), &opened.headers()["location"]),
+        (303, &"/playground".parse().unwrap())
+    );
+    let set = opened.headers()["set-cookie"].to_str().unwrap();
+    assert_eq!(set, format!("{}; Path=/playground; HttpOnly; SameSite=Lax", cookie()));
+    assert!(get(&app, "/playground").await.body.contains("id=\"chat\""));
+    assert_eq!(post(&app, "/playground/contacts", contact).await.status, 201);
+    let log: String = app.output().lines().filter(|line| line.starts_with('{')).collect();
+    assert!(!log.contains(&key()), "the key is in no line of the log");
 }
 
 /// An address of this machine that is not loopback, if it has one.
@@ -173,14 +231,13 @@ async fn a_message_takes_the_real_way_and_the_secret_stays_here() {
     let id = contact["id"].as_str().unwrap().to_owned();
     let said = post(&app, "/playground/messages", json!({ "contact": id, "text": "how much is it?" })).await;
     assert_eq!(said.status, 202, "{}", said.body);
-    let mut seen = stream_until(&app, "answered_inline").await;
-    assert!(seen.contains("$450.00") && seen.contains("\"kind\":\"reply\""), "{seen}");
+    let mut seen = stream_until(&app, &["answered_inline", "$450.00", "\"kind\":\"reply\""]).await;
     let turns = app.rows("select t.text, c.subscriber_id, c.channel from turns t join conversations c on c.id = t.conversation_id where role = 'user'").await;
     assert_eq!(turns, [json!({ "text": "how much is it?", "subscriber_id": id, "channel": "telegram" })]);
     let unknown = post(&app, "/playground/messages", json!({ "contact": "stranger", "text": "hi" })).await;
     assert_eq!(unknown.status, 404);
     for path in &PATHS[..4] {
-        seen.push_str(&app.get(path).await.unwrap().body);
+        seen.push_str(&get(&app, path).await.body);
     }
     seen.push_str(&said.body);
     assert!(!seen.contains(SECRET) && !seen.contains("Bearer"), "the secret is in something a browser gets");
@@ -197,8 +254,7 @@ async fn a_refusing_account_ends_in_a_dead_letter() {
     post(&app, "/playground/messages", json!({ "contact": contact["id"], "text": "how much is it?" })).await;
     let rows = app.await_rows("select last_error from outbox where status = 'failed'").await;
     assert!(rows[0]["last_error"].as_str().unwrap().contains("told to refuse"), "{rows:?}");
-    let seen = stream_until(&app, "\"given_up\":1").await;
-    assert!(seen.contains("call_failed"), "{seen}");
+    stream_until(&app, &["\"given_up\":1", "call_failed"]).await;
     assert_eq!(post(&app, "/playground/switches", json!({ "manychat": "no such" })).await.status, 400);
 }
 
@@ -224,7 +280,7 @@ async fn with_a_key_the_real_account_is_used() {
         .env("MANYCHAT_API_BASE", "http://127.0.0.1:9")
         .start()
         .await;
-    let seen = stream_until(&app, "switches").await;
+    let seen = stream_until(&app, &["switches"]).await;
     assert!(seen.contains("\"manychat\":null") && seen.contains("\"model\":\"normal\""), "{seen}");
     assert_eq!(post(&app, "/playground/switches", json!({ "manychat": "slow" })).await.status, 409);
 }

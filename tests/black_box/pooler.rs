@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use manychat_agent::store::embedded::testing::{TestDatabase, TestServer};
 use serde_json::json;
 
-use crate::app::{CONTACT, Folder, SECRET, Setup, command, free_port, tenant_folder};
+use crate::app::{BEAT, CONTACT, DEAD, Folder, LOST, PATIENCE, Port, SECRET, Setup, command, tenant_folder};
 use crate::proxy::Proxy;
 use crate::tokens::{Stage, message, recalled};
 
@@ -25,6 +25,7 @@ struct Pooler {
     process: Child,
     database: TestDatabase,
     _folder: Folder,
+    _port: Port,
     _proxy: Proxy,
 }
 
@@ -33,7 +34,8 @@ impl Pooler {
     async fn start(program: &str, kept: Option<u32>) -> Self {
         let database = TestServer::database().unwrap();
         let proxy = Proxy::start(database.config(), Duration::ZERO).await;
-        let (folder, port) = (Folder::new(), free_port());
+        let (folder, kept_port) = (Folder::new(), Port::keep());
+        let port = kept_port.number;
         let user = database.config().get_user().unwrap_or("app");
         let mut ini = format!(
             "[databases]\n* = host=127.0.0.1 port={} user={user}\n\
@@ -55,13 +57,13 @@ impl Pooler {
         }
         let process =
             start.arg(&file).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().unwrap();
-        let until = Instant::now() + Duration::from_secs(10);
+        let until = Instant::now() + PATIENCE;
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
             let said = || fs::read_to_string(folder.path.join("log")).unwrap_or_default();
             assert!(Instant::now() < until, "the pooler does not listen: {}", said());
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        Self { port, process, database, _folder: folder, _proxy: proxy }
+        Self { port, process, database, _folder: folder, _port: kept_port, _proxy: proxy }
     }
 
     fn url(&self) -> String {
@@ -121,9 +123,9 @@ async fn two_processes_share_a_transaction_pooler() {
     let url = pooler.url();
     let database = std::mem::replace(&mut pooler.database, TestServer::empty_database().unwrap());
     let setup = Setup { database: Some(database), database_url: Some(url), ..Setup::default() };
-    let setup = setup.env("PROCESS_BEAT_MS", "300").env("PROCESS_DEAD_MS", "3000");
+    let setup = setup.env("PROCESS_BEAT_MS", BEAT).env("PROCESS_DEAD_MS", DEAD);
     let mut stage =
-        Stage::with(true, setup.env("RACE_DEADLINE_MS", "1500").env("RATE_LIMIT_PER_MINUTE", "10000")).await;
+        Stage::with(true, setup.env("RACE_DEADLINE_MS", LOST).env("RATE_LIMIT_PER_MINUTE", "10000")).await;
     let second = stage.app.second_process().await;
     let crowd = (0..40).map(|number| {
         let app = if number % 2 == 0 { &stage.app } else { &second };

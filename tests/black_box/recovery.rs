@@ -1,24 +1,24 @@
 //! What a process that dies or falls silent leaves behind, and what becomes of it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use manychat_agent::store::embedded::testing::TestServer;
 use serde_json::{Value, json};
 
 use crate::answers::{free_lane, hold_lane};
-use crate::app::{ADMIN, CONTACT, SECRET, Setup, TestApp};
+use crate::app::{ADMIN, BEAT, CONTACT, DEAD, DEAD_AFTER, LOST, PATIENCE, SECRET, Setup, TestApp};
 use crate::proxy::Proxy;
 
 const TURNS: &str = "select role, outcome, text from turns order by seq";
 
-/// A process that counts as dead after 1.5 s, with a model that never answers in time.
+/// A process that counts as dead soon, with a model that never answers in time.
 fn short_lived() -> Setup {
     Setup::default()
         .env("AGENT_MODEL", "mock:slow")
-        .env("RACE_DEADLINE_MS", "900")
-        .env("MODEL_ABORT_MS", "20000")
-        .env("PROCESS_BEAT_MS", "300")
-        .env("PROCESS_DEAD_MS", "1500")
+        .env("RACE_DEADLINE_MS", LOST)
+        .env("MODEL_ABORT_MS", "40000")
+        .env("PROCESS_BEAT_MS", BEAT)
+        .env("PROCESS_DEAD_MS", DEAD)
 }
 
 /// The same service with a model that answers.
@@ -169,8 +169,7 @@ async fn a_file_that_waited_in_a_dead_process_ends_with_a_person() {
 #[tokio::test]
 async fn a_new_message_waits_for_the_owed_turn() {
     let mut app = killed_in_a_turn().await;
-    app.env.insert("RACE_DEADLINE_MS".to_owned(), "15000".to_owned());
-    app.env.insert("MODEL_ABORT_MS".to_owned(), "16000".to_owned());
+    app.env.insert("RACE_DEADLINE_MS".to_owned(), "20000".to_owned());
     // The lane is free, as if its lease had ended during a long outage.
     app.run(
         "update rs_lanes set expires_at = now(); update rs_processes set beat_at = beat_at - interval '1 minute'",
@@ -190,11 +189,11 @@ async fn a_new_message_waits_for_the_owed_turn() {
 /// id; its turn is dropped, run once more, and told once.
 #[tokio::test]
 async fn a_process_that_was_paused_goes_on_as_a_new_one() {
-    let app = short_lived().env("MODEL_ABORT_MS", "4000").start().await;
+    let app = short_lived().env("MODEL_ABORT_MS", "10000").start().await;
     let before = process_of(&app).await;
     assert_eq!(app.send("how much is it?").await.texts(), [app.copy("acknowledgement")]);
     app.signal(libc::SIGSTOP);
-    tokio::time::sleep(Duration::from_millis(2500)).await;
+    tokio::time::sleep(DEAD_AFTER + Duration::from_secs(1)).await;
     app.signal(libc::SIGCONT);
     app.log_line("silent for too long: going on under a new process id").await;
     assert_ne!(process_of(&app).await, before);
@@ -203,7 +202,7 @@ async fn a_process_that_was_paused_goes_on_as_a_new_one() {
     nothing_is_left(&app).await;
     assert_eq!(shape(&app.rows(TURNS).await), [("user", ""), ("agent", "error")]);
     assert_eq!(app.rows("select 1 from outbox where kind = 'reply'").await.len(), 1);
-    let alive = "select 1 from rs_processes where beat_at > now() - interval '1500 milliseconds'";
+    let alive = "select 1 from rs_processes where beat_at > now() - interval '4 seconds'";
     assert_eq!(app.rows(alive).await.len(), 1, "the old id never beats again");
     // Without a key for ManyChat every attempt fails, so the worker claims the reply again and again.
     app.run("create table claimants as select rs_process_id from outbox where false").await;
@@ -221,7 +220,9 @@ async fn a_process_that_was_paused_goes_on_as_a_new_one() {
 
 async fn process_of(app: &TestApp) -> String {
     // After a pause a kept connection can be gone, and a late process sheds load for a moment.
+    let until = Instant::now() + PATIENCE;
     loop {
+        assert!(Instant::now() < until, "the service tells no process: {}", app.output());
         let report = app.get_as("/admin/actors", Some(ADMIN)).await.map(|answer| answer.json());
         if let Some(process) = report.as_ref().and_then(|report| report["process"].as_str()) {
             return process.to_owned();
@@ -237,7 +238,7 @@ async fn an_outage_of_the_database_silences_nobody() {
     let database = TestServer::database().unwrap();
     let proxy = Proxy::start(database.config(), Duration::ZERO).await;
     let url = proxy.url(database.name());
-    let setup = short_lived().env("AGENT_MODEL", "mock:demo").env("RACE_DEADLINE_MS", "5000");
+    let setup = short_lived().env("AGENT_MODEL", "mock:demo").env("RACE_DEADLINE_MS", "20000");
     let app = Setup { database: Some(database), database_url: Some(url), ..setup }.start().await;
     let before = process_of(&app).await;
     assert!(app.send("how much is it?").await.texts()[0].contains("$450.00"));
@@ -290,8 +291,7 @@ async fn equal_messages_of_callers_who_wait_are_two_messages() {
 #[tokio::test]
 async fn a_repeated_request_joins_the_turn_of_a_dead_process() {
     let mut app = killed_in_a_turn().await;
-    app.env.insert("RACE_DEADLINE_MS".to_owned(), "15000".to_owned());
-    app.env.insert("MODEL_ABORT_MS".to_owned(), "16000".to_owned());
+    app.env.insert("RACE_DEADLINE_MS".to_owned(), "20000".to_owned());
     relaunch(&mut app).await;
     assert_eq!(app.send("how much is it?").await.texts(), [] as [String; 0], "the reply comes later");
     let queued = app.await_rows("select payload from outbox where kind = 'reply'").await;
@@ -299,4 +299,26 @@ async fn a_repeated_request_joins_the_turn_of_a_dead_process() {
     nothing_is_left(&app).await;
     assert_eq!(app.turns().await.len(), 2);
     assert_eq!(app.rows("select 1 from outbox where kind = 'reply'").await.len(), 1);
+}
+
+/// ARC-42: contacts who wait longest and whose messages nobody can take keep nobody behind them from being found.
+#[tokio::test]
+async fn who_cannot_be_served_holds_nobody_up() {
+    let app = short_lived().env("AGENT_MODEL", "mock:demo").env("MODEL_MAX_CONCURRENT", "4").start().await;
+    let left = "with c as (
+          insert into conversations (tenant_id, subscriber_id, channel)
+          select (select tenant_id from rs_processes limit 1), (9000 + n)::text, 'whatsapp' from generate_series(1, 7) as n
+          returning id, subscriber_id)
+        insert into rs_inbox (conversation_id, process_id, message_id, text, media_kind, binding, received_at, created_at)
+        select id, gen_random_uuid(), gen_random_uuid(), 'how much is it?',
+               case when subscriber_id <> '9007' then 'a kind of another version' end, 'first', now(),
+               now() - interval '1 minute' + make_interval(secs => subscriber_id::integer - 9000)
+        from c";
+    app.run(left).await;
+    app.await_rows(
+        "select 1 from turns t join conversations c on c.id = t.conversation_id
+         where t.role = 'agent' and c.subscriber_id = '9007'",
+    )
+    .await;
+    assert_eq!(app.rows("select 1 from rs_inbox").await.len(), 6, "nothing of the others is lost");
 }

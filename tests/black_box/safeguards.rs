@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use crate::app::PATIENCE;
 use crate::crash_matrix::{Blow, Cell, Shape, run};
 use crate::evidence::checker::{Kind, Report};
 use crate::evidence::fleet::{Fleet, Times};
@@ -15,7 +16,7 @@ const FIRST: Marker = Marker { contact: 1, number: 1 };
 const SECOND: Marker = Marker { contact: 1, number: 2 };
 const TIMES: Times = Times::SHORT;
 /// What is wrong is there by then.
-const LIMIT: Duration = Duration::from_secs(5);
+const WRONG: Duration = Duration::from_secs(8);
 
 /// ARC-40, ARC-41, ARC-43
 #[tokio::test]
@@ -56,16 +57,16 @@ async fn settle_keeps_the_order_behind_the_outbox() {
 
 /// The second message goes to the other process while the first is thought about.
 async fn in_two_processes(sabotage: Option<&str>) -> (Report, String) {
-    let slow = Box::new(|names: &str, _| if names == "q1x1" { Act::after_ms(700) } else { Act::AT_ONCE });
+    let slow = Box::new(|names: &str, _| if names == "q1x1" { Act::after_ms(1500) } else { Act::AT_ONCE });
     let fleet = launched(slow, Box::new(|_, _| Act::AT_ONCE), sabotage).await;
-    let requests = [fleet.ask(0, FIRST, None), {
+    let requests = [fleet.ask(0, FIRST), {
         fleet.sees("the model is asked", |what| matches!(what, What::Thought { .. })).await;
-        fleet.ask(1, SECOND, None)
+        fleet.ask(1, SECOND)
     }];
     for request in requests {
         let _ = request.await;
     }
-    judged(&fleet).await
+    judged(&fleet, sabotage).await
 }
 
 /// The second message comes while ManyChat keeps its answer to the first one's late reply back.
@@ -76,11 +77,11 @@ async fn behind_a_queued_reply(sabotage: Option<&str>) -> (Report, String) {
     let holds =
         |what: &str, before| if what.starts_with("field") && before == 0 { Act::Hold } else { Act::AT_ONCE };
     let fleet = launched(slow, Box::new(holds), sabotage).await;
-    let _ = fleet.ask(0, FIRST, None).await;
+    let _ = fleet.ask(0, FIRST).await;
     fleet.sees("the field is written", |what| matches!(what, What::Written { .. })).await;
-    let _ = fleet.ask(0, SECOND, None).await;
+    let _ = fleet.ask(0, SECOND).await;
     fleet.outside.gate.send_replace(true);
-    judged(&fleet).await
+    judged(&fleet, sabotage).await
 }
 
 async fn launched(model: Script, manychat: Script, sabotage: Option<&str>) -> Fleet {
@@ -94,6 +95,7 @@ async fn launched(model: Script, manychat: Script, sabotage: Option<&str>) -> Fl
     fleet
 }
 
-async fn judged(fleet: &Fleet) -> (Report, String) {
-    (fleet.verdict(LIMIT, Duration::ZERO).await, fleet.story())
+async fn judged(fleet: &Fleet, sabotage: Option<&str>) -> (Report, String) {
+    let limit = if sabotage.is_some() { WRONG } else { PATIENCE };
+    (fleet.verdict(limit, Duration::ZERO).await, fleet.story())
 }

@@ -113,7 +113,7 @@ impl StubManyChat {
 
     /// Waits for the first call to this path.
     pub async fn await_call(&self, path: &str) -> Call {
-        let until = Instant::now() + Duration::from_secs(30);
+        let until = Instant::now() + crate::app::PATIENCE;
         loop {
             if let Some(call) = self.calls_to(path).into_iter().next() {
                 return call;

@@ -1,5 +1,6 @@
 //! A small language model behind OpenAI's wire: it repeats the code words of the earlier messages it was shown, so that
-//! a test reads in the reply what the service let the model see. Asked to answer slowly, it takes 1.8 s; asked to repeat
+//! a test reads in the reply what the service let the model see. Asked to answer slowly, it takes
+//! 5 s; asked to repeat
 //! itself, it always says the same.
 
 use std::sync::Arc;
@@ -11,6 +12,9 @@ use serde_json::{Value, json};
 
 /// Code words begin with these letters, which no text of the demo tenant holds.
 pub const CODE: &str = "zq";
+
+/// How long it takes when it is asked to answer slowly.
+pub const SLOWLY: Duration = Duration::from_secs(5);
 
 pub struct StubModel {
     pub base_url: String,
@@ -53,7 +57,7 @@ async fn answer(calls: web::Data<AtomicU64>, body: web::Json<Value>) -> HttpResp
     let earlier = messages.len().saturating_sub(1);
     let asked = messages.last().map(|message| message["content"].to_string()).unwrap_or_default();
     if asked.contains("slowly") {
-        tokio::time::sleep(Duration::from_millis(1800)).await;
+        tokio::time::sleep(SLOWLY).await;
     }
     let said: Vec<String> = messages[..earlier]
         .iter()

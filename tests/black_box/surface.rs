@@ -4,7 +4,7 @@ use manychat_agent::http::MESSAGE_PATH;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::app::{CONTACT, SECRET, Setup, TestApp};
+use crate::app::{CONTACT, LOST, SECRET, Setup, TestApp, time_in_this_hour};
 use crate::tokens::Stage;
 
 fn message(text: &str, token: Option<&str>) -> String {
@@ -91,6 +91,7 @@ async fn a_response_holds_the_block_and_nothing_else() {
 async fn the_hourly_limit_of_a_contact_is_another_one() {
     let setup = Setup::default().rules(|rules| rules["rateLimit"]["turnsPerSubscriberPerHour"] = json!(2));
     let mut app = setup.env("RATE_LIMIT_PER_MINUTE", "1000").start().await;
+    time_in_this_hour().await;
     app.send("hello").await;
     assert_eq!(app.stop(libc::SIGINT).await.code(), Some(0));
     app.launch().await;
@@ -128,6 +129,7 @@ async fn a_day_is_a_day_in_utc() {
     )
     .await;
     app.launch().await;
+    time_in_this_hour().await;
     app.send("how much is the foundation course?").await;
     let spent = "select tokens from budget_counters where day = (now() at time zone 'utc')::date";
     let first = app.await_rows(spent).await[0]["tokens"].as_i64().unwrap();
@@ -157,7 +159,7 @@ async fn history_of_one_moment_keeps_its_order() {
 /// COMP-4, COMP-5, DB-12: what we write into columns the reference reads is of its vocabulary and its form.
 #[tokio::test]
 async fn shared_columns_hold_the_shared_words() {
-    let setup = Setup::default().env("RACE_DEADLINE_MS", "700").env("MODEL_ABORT_MS", "20000");
+    let setup = Setup::default().env("RACE_DEADLINE_MS", LOST);
     let app = Stage::with(false, setup).await.app;
     for (contact, text) in [
         ("1", "how much is it? slowly"),

@@ -224,7 +224,7 @@ async fn a_first_burst_is_one_conversation() {
     let stage = Stage::start(true).await;
     stage.manychat.fall_silent(SET_FIELD);
     let first = stage.say("8200001", "my word is zqapple", None).await;
-    assert!(first.elapsed.as_secs() < 5, "it does not wait for the write: {:?}", first.elapsed);
+    assert!(first.elapsed.as_secs() < 9, "it does not wait for the write: {:?}", first.elapsed);
     let second = stage.say("8200001", "which word?", None).await;
     assert_eq!(recalled(&second), ["zqapple"]);
     assert_eq!(stage.bindings("8200001", 2).await, ["first", "first"]);
@@ -295,7 +295,7 @@ async fn without_a_key_tokens_stay_queued() {
     app.log_line("outbox delivery retrying").await;
 }
 
-/// AC-DL-27, BF-2 to BF-6, CLI-80 to CLI-85, CLI-87: who is in scope, what is printed, and that a second run does nothing.
+/// AC-DL-27, ACC-CLI-9, BF-2 to BF-6, CLI-80 to CLI-85, CLI-87: who is in scope, what is printed, and that a second run does nothing.
 #[tokio::test]
 async fn a_backfill_writes_queues_and_repeats_safely() {
     let stage = Stage::start(false).await;
@@ -383,7 +383,7 @@ async fn a_backfill_stops_when_every_write_fails() {
 /// and no contact gets two tokens. An id that no request could carry any more is no stumbling block.
 #[tokio::test]
 async fn a_backfill_can_be_interrupted_repeated_and_run_twice() {
-    let stage = Stage::with(false, Setup::default().env("MANYCHAT_CALLS_PER_SECOND", "25")).await;
+    let stage = Stage::with(false, Setup::default().env("MANYCHAT_CALLS_PER_SECOND", "8")).await;
     seed_many(&stage, 60).await;
     stage.app.run("update conversations set subscriber_id = '' where subscriber_id = '9000001'").await;
     let interrupted = std::process::Command::new(binary())

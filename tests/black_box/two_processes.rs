@@ -3,14 +3,13 @@
 use serde_json::json;
 
 use crate::answers::{free_lane, hold_lane};
-use crate::app::{CONTACT, SECRET, Setup};
+use crate::app::{CONTACT, SECRET, Setup, TestApp};
 
-/// PROC-4, GAP-CH-4, ARC-45a, DEC-5, DEC-8: messages that alternate between two processes are recorded and answered in the order in which
+/// PROC-4, GAP-CH-4, GAP-DB-6, ARC-45a, DEC-5, DEC-8: messages that alternate between two processes are recorded and answered in the order in which
 /// they came; those of one process are not merged across the other's.
 #[tokio::test]
 async fn alternating_messages_keep_their_order() {
-    let first =
-        Setup::default().env("RACE_DEADLINE_MS", "20000").env("MODEL_ABORT_MS", "25000").start().await;
+    let first = TestApp::start().await;
     let second = first.second_process().await;
     first.send("hello").await;
     hold_lane(&first).await;
@@ -40,7 +39,7 @@ async fn alternating_messages_keep_their_order() {
 #[tokio::test]
 async fn an_unbound_message_runs_beside_the_contacts_turn() {
     let setup = Setup::default().env("AGENT_MODEL", "mock:slow").env("CONTACT_TOKENS_ENFORCED", "true");
-    let app = setup.env("RACE_DEADLINE_MS", "4000").start().await;
+    let app = setup.env("RACE_DEADLINE_MS", "8000").start().await;
     // The SHA-256 of the token `right`.
     app.run(&format!(
         "insert into conversations (tenant_id, subscriber_id, channel, turn_count, last_message_at, token_hash)

@@ -410,10 +410,10 @@ impl Actor for ConversationActor {
 
     /// Runs after an orderly leave and while a panic unwinds alike.
     fn stopped(&mut self, _: &mut Self::Context) {
-        for (_, mut current) in self.turns.drain() {
+        for (_, mut current) in std::mem::take(&mut self.turns) {
             // Dropping the callers answers their requests silently: nobody knows here whether a reply was settled.
             let failure = current.failure(self.mailbox.face.conversation());
-            self.shared.steps.resolve_later(Arc::clone(&current.request), Told::No, failure);
+            self.resolve_later(&current, Told::No, failure);
         }
         if let Some(directory) = self.directory.upgrade() {
             directory.ended(&self.key, self.generation);

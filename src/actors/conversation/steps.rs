@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
-use crate::actors::answer::Told;
+use crate::actors::answer::{Told, Undecided};
 use crate::actors::resolver::{Failure, Resolver};
 use crate::store::open::OpenTurn;
 use crate::tools::TurnTools;
@@ -38,8 +38,17 @@ pub(in crate::actors) trait Steps: Send + Sync + 'static {
         draft: Draft,
         way: Way,
     ) -> BoxFuture<'static, SettleReport>;
-    /// Ends what a failed turn left behind, in the background. `told`: whether the contact has the escalation copy.
-    fn resolve_later(&self, request: Arc<TurnRequest>, told: Told, failure: Failure);
+    /// Ends what a failed turn left behind, in the background. `told`: whether the contact has the escalation copy. `reply`:
+    /// kept until it is known what became of the turn.
+    fn resolve_later(
+        &self,
+        request: Arc<TurnRequest>,
+        told: Told,
+        failure: Failure,
+        reply: Option<Undecided>,
+    );
+    /// Failed turns whose end is not known yet, with their messages in memory.
+    fn unresolved(&self) -> usize;
     /// A block of the tenant's own copy; `None` when it cannot be rendered.
     fn render(&self, copy: Copy, snapshot: &Snapshot, presented_secret: &str) -> Option<Vec<u8>>;
 }
@@ -97,8 +106,18 @@ impl Steps for TurnSteps {
         Box::pin(async move { turn::settle(&context, &request, &opened, &draft, way).await })
     }
 
-    fn resolve_later(&self, request: Arc<TurnRequest>, told: Told, failure: Failure) {
-        self.resolver.resolve_later(request, told, failure);
+    fn resolve_later(
+        &self,
+        request: Arc<TurnRequest>,
+        told: Told,
+        failure: Failure,
+        reply: Option<Undecided>,
+    ) {
+        self.resolver.resolve_later(request, told, failure, reply);
+    }
+
+    fn unresolved(&self) -> usize {
+        self.resolver.open()
     }
 
     fn render(&self, copy: Copy, snapshot: &Snapshot, presented_secret: &str) -> Option<Vec<u8>> {

@@ -198,7 +198,7 @@ fn ending_of(result: &Result<Answer, ManyChatError>) -> Ending {
         Ok(_) => Ending::Accepted,
         Err(error) if error.status() == Some(429) => {
             let pause = error.retry_after().unwrap_or(PAUSE).clamp(PAUSE, LONGEST_PAUSE);
-            let pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+            let pause_ms = crate::domain::millis(pause);
             tracing::warn!(endpoint = error.endpoint(), pause_ms, "ManyChat asks for fewer calls");
             Ending::TooMany(pause)
         }

@@ -299,7 +299,7 @@ fn the_state_can_be_observed() {
 /// A client that fails in an unforeseen way fails its call and nothing else.
 #[test]
 fn a_panic_of_the_client_ends_one_call() {
-    silence_played_panics();
+    crate::telemetry::panic_hook::silence_played();
     on_stage(Duration::ZERO, Alone::default(), |stage| async move {
         let error = stage.tag("1", "panic").await.unwrap_err();
         assert_eq!((error.reason(), error.may_have_acted()), (Some("network"), true));
@@ -320,21 +320,11 @@ impl Handler<Explode> for ManyChatActor {
     }
 }
 
-fn silence_played_panics() {
-    let before = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |info| {
-        let played = info.payload().downcast_ref::<&str>().is_some_and(|text| text.starts_with("played"));
-        if !played {
-            before(info);
-        }
-    }));
-}
-
 /// ARC-22: an actor that fails is replaced and counted; callers learn what is known of their orders, and what had not
 /// been taken out of the channel is done by the successor, without a burst.
 #[test]
 fn a_failed_actor_is_replaced() {
-    silence_played_panics();
+    crate::telemetry::panic_hook::silence_played();
     let runtime: &'static tokio::runtime::Runtime = Box::leak(Box::new(
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap(),
     ));

@@ -207,6 +207,19 @@ fn only_texts_are_paced() {
     assert_eq!((world.started(2, 0), world.started(3, 0)), (Some(100), Some(100)));
 }
 
+/// LIM-15: all the actions behind a reply, the first of which hangs, do not delay the contact's next text.
+#[test]
+fn a_text_does_not_wait_for_its_contacts_actions() {
+    let mut world = World::new();
+    world.latency = Duration::from_secs(5);
+    for number in 0..8 {
+        world.place(number, action("one", Priority::Background));
+    }
+    world.place(8, text("one"));
+    world.run(Duration::from_secs(1));
+    assert_eq!((world.started(0, 0), world.started(1, 0), world.started(8, 0)), (Some(0), None, Some(0)));
+}
+
 /// GAP-DL-7, ARC-48: calls inside a request overtake what waits in the background, but do not starve it.
 #[test]
 fn calls_inside_a_request_go_first_but_not_alone() {

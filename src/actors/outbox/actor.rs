@@ -13,7 +13,8 @@ use serde::Serialize;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-use super::delivery::{self, Ended};
+use super::delivery;
+use super::ending::Ended;
 use super::token;
 use crate::actors::acting::Acting;
 use crate::domain::Clock;
@@ -433,8 +434,7 @@ impl Handler<Observe> for OutboxActor {
     fn handle(&mut self, _: Observe, _: &mut Context<Self>) -> Self::Result {
         let mut report = self.report.clone();
         report.in_flight = self.in_flight.all();
-        report.last_look_ms =
-            self.last_look.map(|at| u64::try_from(at.elapsed().as_millis()).unwrap_or(u64::MAX));
+        report.last_look_ms = self.last_look.map(|at| crate::domain::millis(at.elapsed()));
         MessageResult(report)
     }
 }

@@ -2,9 +2,10 @@
 
 mod actor;
 mod delivery;
+mod ending;
 mod token;
 
-pub(super) use delivery::{delay, random_share};
+pub(super) use ending::{delay, random_share};
 
 pub use actor::OutboxReport;
 pub(super) use actor::{Outbox, OutboxWaker, WorkerParts};

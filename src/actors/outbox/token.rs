@@ -2,9 +2,9 @@
 //! TOK-32, DEC-31).
 
 use super::actor::WorkerParts;
-use super::delivery::{Ended, delay, random_share, record};
+use super::ending::{Called, Ended, Named, Next, given_back, next, record, while_held};
 use crate::domain::Redacted;
-use crate::manychat::{Class, ManyChatError, Priority};
+use crate::manychat::{ManyChatError, Priority};
 use crate::store::outbox::{Held, TokenClaim};
 use crate::store::tokens::{self, Replaced};
 use crate::turn::ContactToken;
@@ -15,7 +15,7 @@ pub(super) async fn deliver(parts: &WorkerParts, claim: TokenClaim) -> Ended {
         Ok(token) => token,
         Err(error) => {
             tracing::error!(outboxId = %claim.id, err = %error, "contact token write failed");
-            return release(parts, &claim).await;
+            return given_back(&tokens::release(&parts.database, &claim).await);
         }
     };
     match tokens::replace(&parts.database, &claim, &token.digest).await {
@@ -24,34 +24,17 @@ pub(super) async fn deliver(parts: &WorkerParts, claim: TokenClaim) -> Ended {
         Ok(Replaced::Lost) | Err(_) => return Ended::Lost,
     }
     match write(parts, &claim, token.text).await {
-        Written::Yes => delivered(parts, &claim).await,
-        Written::Failed(error) => failed(parts, &claim, &error).await,
-        Written::Lost => Ended::Lost,
+        Called::Accepted => delivered(parts, &claim).await,
+        Called::Failed(error) => failed(parts, &claim, &error).await,
+        Called::Lost => Ended::Lost,
     }
 }
 
-enum Written {
-    Yes,
-    Failed(ManyChatError),
-    Lost,
-}
-
-/// Writes the token and keeps the claim alive while it waits for its turn at ManyChat.
-async fn write(parts: &WorkerParts, claim: &TokenClaim, token: Redacted<String>) -> Written {
+/// Writes the token.
+async fn write(parts: &WorkerParts, claim: &TokenClaim, token: Redacted<String>) -> Called {
     let writing = parts.manychat.write_token(&claim.subscriber, token, Priority::Background);
-    tokio::pin!(writing);
-    let mut renewals = tokio::time::interval(parts.claimant.lease / 3);
-    renewals.tick().await;
-    loop {
-        tokio::select! {
-            outcome = &mut writing => return outcome.map_or_else(Written::Failed, |()| Written::Yes),
-            _ = renewals.tick() => {
-                if let Ok(Held::Lost) = tokens::renew(&parts.database, &parts.claimant, claim).await {
-                    return Written::Lost;
-                }
-            }
-        }
-    }
+    let renew = || tokens::renew(&parts.database, &parts.claimant, claim);
+    while_held(parts.claimant.lease, writing, renew).await
 }
 
 async fn delivered(parts: &WorkerParts, claim: &TokenClaim) -> Ended {
@@ -61,48 +44,24 @@ async fn delivered(parts: &WorkerParts, claim: &TokenClaim) -> Ended {
     }
 }
 
-async fn release(parts: &WorkerParts, claim: &TokenClaim) -> Ended {
-    match tokens::release(&parts.database, claim).await {
-        Ok(Held::Yes) => Ended::Released,
-        _ => Ended::Lost,
-    }
-}
-
-/// Another attempt, or none: by the kind of failure and the age of the row (DEC-31, DEC-35).
+/// Another attempt, or none (DEC-31, DEC-35).
 async fn failed(parts: &WorkerParts, claim: &TokenClaim, error: &ManyChatError) -> Ended {
-    if matches!(error, ManyChatError::NotStarted { .. }) {
-        return release(parts, claim).await;
-    }
     let text = error_text(error);
-    if error.class() == Class::Final || claim.age >= parts.retry_window {
-        return give_up(parts, claim, &text).await;
+    match next(error, claim.attempt, claim.age >= parts.retry_window) {
+        Next::GiveBack => given_back(&tokens::release(&parts.database, claim).await),
+        Next::GiveUp => {
+            let held = record(|| tokens::dead_letter(&parts.database, claim, &text)).await;
+            named(claim).dead_lettered(held, &text, None)
+        }
+        Next::Again(pause) => {
+            let held = record(|| tokens::retry(&parts.database, claim, &text, pause)).await;
+            named(claim).retrying(held, &text)
+        }
     }
-    let delay = delay(claim.attempt, error.retry_after(), random_share());
-    if record(|| tokens::retry(&parts.database, claim, &text, delay)).await == Held::Lost {
-        return Ended::Lost;
-    }
-    tracing::warn!(
-        outboxId = %claim.id,
-        kind = "contact_token",
-        attempts = claim.attempt,
-        err = text.as_str(),
-        "outbox delivery retrying"
-    );
-    Ended::Retrying
 }
 
-async fn give_up(parts: &WorkerParts, claim: &TokenClaim, text: &str) -> Ended {
-    if record(|| tokens::dead_letter(&parts.database, claim, text)).await == Held::Lost {
-        return Ended::Lost;
-    }
-    tracing::error!(
-        outboxId = %claim.id,
-        kind = "contact_token",
-        attempts = claim.attempt,
-        err = text,
-        "outbox dead-lettered"
-    );
-    Ended::DeadLettered
+const fn named(claim: &TokenClaim) -> Named {
+    Named { id: claim.id, kind: "contact_token", attempts: claim.attempt }
 }
 
 /// All that is kept of a failed token write: ManyChat's answer could quote the token (BOX-15).

@@ -78,13 +78,18 @@ impl<'a> Spot<'a> {
 pub(in crate::config) struct Object<'a> {
     path: String,
     map: &'a Map<String, Value>,
+    known: &'static [&'static str],
 }
 
 impl<'a> Object<'a> {
     /// Opens an object and warns about each key it does not know (LOAD-10, DEC-6).
-    pub(in crate::config) fn open(spot: &Spot<'a>, known: &[&str], report: &mut Report) -> Option<Self> {
-        let object = Self::any(spot, report)?;
-        for (path, advice) in object.unknown(known) {
+    pub(in crate::config) fn open(
+        spot: &Spot<'a>,
+        known: &'static [&'static str],
+        report: &mut Report,
+    ) -> Option<Self> {
+        let object = Self { known, ..Self::any(spot, report)? };
+        for (path, advice) in object.unknown() {
             report.warn(&path, format!("unknown key, it has no effect{advice}"));
         }
         Some(object)
@@ -93,11 +98,11 @@ impl<'a> Object<'a> {
     /// Opens an object and refuses each key it does not know; for `rules.learning` (LOAD-10).
     pub(in crate::config) fn open_strict(
         spot: &Spot<'a>,
-        known: &[&str],
+        known: &'static [&'static str],
         report: &mut Report,
     ) -> Option<Self> {
-        let object = Self::any(spot, report)?;
-        for (path, advice) in object.unknown(known) {
+        let object = Self { known, ..Self::any(spot, report)? };
+        for (path, advice) in object.unknown() {
             report.fault(path, format!("is not a known key{advice}"));
         }
         Some(object)
@@ -106,7 +111,7 @@ impl<'a> Object<'a> {
     /// Opens an object whose keys are data.
     pub(in crate::config) fn any(spot: &Spot<'a>, report: &mut Report) -> Option<Self> {
         match spot.value {
-            Value::Object(map) => Some(Self { path: spot.path.clone(), map }),
+            Value::Object(map) => Some(Self { path: spot.path.clone(), map, known: &[] }),
             other => report.refuse(&spot.path, format!("must be an object, not {}", kind(other))),
         }
     }
@@ -116,9 +121,20 @@ impl<'a> Object<'a> {
         self.map.iter().map(|(key, value)| (key.as_str(), Spot { path: join(&self.path, key), value }))
     }
 
-    fn unknown(&self, known: &[&str]) -> Vec<(String, String)> {
-        let unknown = self.map.keys().filter(|key| !known.contains(&key.as_str()));
-        unknown.map(|key| (join(&self.path, key), advice(key, known))).collect()
+    fn unknown(&self) -> Vec<(String, String)> {
+        self.unknown_keys().map(|key| (join(&self.path, key), advice(key, self.known))).collect()
+    }
+
+    fn unknown_keys(&self) -> impl Iterator<Item = &'a str> {
+        self.map.keys().map(String::as_str).filter(|key| !self.known.contains(key))
+    }
+
+    /// What to say of a key that is not there; warnings are not shown beside faults, so the misspelt one is named here.
+    fn missing(&self, key: &str) -> String {
+        match self.unknown_keys().find(|given| !advice(given, &[key]).is_empty()) {
+            Some(given) => format!("is missing; is `{given}` a misspelling of it?"),
+            None => "is missing".to_owned(),
+        }
     }
 
     fn spot(&self, key: &str) -> Option<Spot<'a>> {
@@ -134,7 +150,7 @@ impl<'a> Object<'a> {
     ) -> Option<T> {
         match self.spot(key) {
             Some(spot) => parser(&spot, report),
-            None => report.refuse(&join(&self.path, key), "is missing"),
+            None => report.refuse(&join(&self.path, key), self.missing(key)),
         }
     }
 
@@ -223,6 +239,29 @@ mod tests {
         assert_eq!(advice("on_stage", &known), "; did you mean `onStage`?");
         assert_eq!(advice("colour", &known), "");
         assert_eq!(advice("x", &known), "");
+    }
+
+    /// DEC-6: a required key under a misspelt name is named with it; one that is known itself, or distant, is not.
+    #[test]
+    fn a_missing_key_names_its_misspelling() {
+        let value = json!({ "flowNS": "x", "rol": "y", "descriptions": 1, "colour": 2, "ids": "z" });
+        let mut report = Report::new("tools.json");
+        let known = &["flowNs", "role", "description", "id", "ids"];
+        let object = Object::open(&Spot::root(&value), known, &mut report).unwrap();
+        for key in ["flowNs", "role", "description", "id", "currency"] {
+            assert_eq!(object.required(key, &mut report, |_, _| Some(())), None);
+        }
+        let said: Vec<String> = report.faults.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            said,
+            [
+                "flowNs: is missing; is `flowNS` a misspelling of it?",
+                "role: is missing; is `rol` a misspelling of it?",
+                "description: is missing; is `descriptions` a misspelling of it?",
+                "id: is missing",
+                "currency: is missing",
+            ]
+        );
     }
 
     /// LOAD-10, GAP-CFG-1: an unknown key warns with its path and is otherwise ignored.

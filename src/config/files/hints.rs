@@ -38,7 +38,24 @@ pub(super) fn rules_hints(rules: &Rules, report: &mut Report) {
     for (position, _) in opening.filter(|(_, keyword)| blank(keyword)) {
         report.warn(&format!("openingTrigger.keywords.{position}"), "is blank, no message matches it");
     }
+    blank_messages(rules, report);
     takeover_hint(rules, report);
+}
+
+/// LOAD-16 lets a text of blanks pass; a contact would get an empty bubble.
+fn blank_messages(rules: &Rules, report: &mut Report) {
+    let messages = &rules.messages;
+    let opening = rules.opening_trigger.as_ref().map(|opening| &opening.message);
+    let texts = [
+        ("messages.acknowledgement", Some(&messages.acknowledgement)),
+        ("messages.escalation", Some(&messages.escalation)),
+        ("messages.mediaFallback", messages.media_fallback.as_ref()),
+        ("messages.closer", messages.closer.as_ref()),
+        ("openingTrigger.message", opening),
+    ];
+    for (path, _) in texts.iter().filter(|(_, text)| text.is_some_and(|text| text.trim().is_empty())) {
+        report.warn(path, "is blank: the contact would get an empty message");
+    }
 }
 
 /// DEC-9: a contact without the tag ends the takeover, so something has to set it at the handoff.

@@ -87,7 +87,7 @@ fn ids_and_descriptions_follow_their_rules_in_every_list() {
 
 /// Section 6.2: types, bounds and words of the lists; TOOL-12.
 #[test]
-fn entries_follow_their_tables() {
+fn entries_of_a_wrong_type_or_out_of_bounds_are_refused_with_their_place() {
     for (place, value) in [
         ("flows.0.flowNs", json!("")),
         ("flows.0.settleSeconds", json!(31)),

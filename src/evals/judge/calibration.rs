@@ -14,6 +14,7 @@ use crate::evals::suite;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Calibration {
     items: Vec<Item>,
+    warnings: Vec<String>,
 }
 
 /// One reply with the verdict of a person.
@@ -59,15 +60,27 @@ impl Calibration {
     /// # Errors
     /// All lines that do not fit, at once.
     pub fn read(path: &Path, text: &str) -> Result<Self, EvalError> {
-        let items = suite::read_lines(text.as_bytes(), path, |_, line| {
+        let mut warnings = Vec::new();
+        let items = suite::read_lines(text.as_bytes(), path, |number, line| {
             let Line { id, history, text, reply, criterion, label } = case::read_line(line)?;
             if reply.is_empty() || criterion.trim().is_empty() {
                 return Err("`reply` needs a message, and `criterion` a text".to_owned());
             }
+            if let Some(meant) = Criterion::nearly_named(&criterion) {
+                warnings.push(format!(
+                    "line {number}: the criterion `{criterion}` is a free text; did you mean `{meant}`?"
+                ));
+            }
             let criterion = Criterion::named(&criterion);
             Ok((id, Item { history, text, reply, criterion, label }))
         })?;
-        Ok(Self { items })
+        Ok(Self { items, warnings })
+    }
+
+    /// Criteria that look like misspelt names of dimensions, with their line: they load as free texts (JUDGE-20).
+    #[must_use]
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     pub(super) fn items(&self) -> &[Item] {
@@ -105,6 +118,17 @@ impl Agreement {
     /// JUDGE-23
     pub(super) const fn has_both_labels(&self) -> bool {
         self.good > 0 && self.bad > 0
+    }
+
+    /// Why nothing could calibrate the group, when it lacks a label (JUDGE-23).
+    #[must_use]
+    pub const fn missing_label(&self) -> Option<&'static str> {
+        match (self.good, self.bad) {
+            (0, 0) => Some("pass or fail"),
+            (0, _) => Some("pass"),
+            (_, 0) => Some("fail"),
+            _ => None,
+        }
     }
 
     /// Whether the group may be graded: both labels are there, and the share that agreed reaches the threshold.

@@ -109,6 +109,17 @@ impl Criterion {
         dimension.map_or_else(|| Self::Review(text.to_owned()), Self::Dimension)
     }
 
+    /// The dimension that was most likely meant by a text that is nearly the name of one, letter case and separators
+    /// aside.
+    pub fn nearly_named(text: &str) -> Option<&'static str> {
+        const CLOSE: usize = 3;
+        let plain = |text: &str| text.trim().to_lowercase().replace([' ', '-'], "_");
+        let given = plain(text);
+        let distance = |dimension: &Dimension| strsim::osa_distance(&given, dimension.as_str());
+        let nearest = Dimension::ALL.into_iter().min_by_key(distance)?;
+        (nearest.as_str() != text && distance(&nearest) <= CLOSE).then(|| nearest.as_str())
+    }
+
     /// Where it belongs.
     #[must_use]
     pub const fn group(&self) -> Group {

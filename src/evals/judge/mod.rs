@@ -30,6 +30,9 @@ const SAMPLES: usize = 3;
 /// written down.
 const THRESHOLD: f64 = 1.0;
 
+/// Why a sample is lost whose answer came: it does not parse, or its evidence does not stand in the reply (JUDGE-10).
+pub(super) const NO_VERDICT: &str = "no verdict that counts";
+
 /// A judge that was calibrated, and the groups it may grade.
 pub struct Judge {
     asked: Asked,
@@ -63,6 +66,8 @@ pub struct Lost {
 pub struct Judged {
     /// One verdict a criterion, in order; those of groups that are not calibrated are ungraded.
     pub verdicts: Vec<(Criterion, Verdict)>,
+    /// Criteria of calibrated groups whose samples came to no verdict (JUDGE-11).
+    pub undecided: usize,
     /// What it cost.
     pub cost: Usd,
 }
@@ -130,11 +135,12 @@ impl Judge {
         // A follow-up answers no message; what stands in the case is ignored there too (CASE-6).
         let text = if case.nudge { "" } else { case.text.as_str() };
         let material = Material { history: &case.history, text, reply };
-        let mut judged = Judged { verdicts: Vec::new(), cost: Usd::ZERO };
+        let mut judged = Judged { verdicts: Vec::new(), undecided: 0, cost: Usd::ZERO };
         for criterion in Criterion::of(case) {
             let verdict = if self.trusts(criterion.group()) {
                 let (verdict, cost) = self.asked.grade(&criterion, &material).await;
                 judged.cost = sum(judged.cost, cost);
+                judged.undecided += usize::from(verdict == Verdict::Ungraded);
                 verdict
             } else {
                 Verdict::Ungraded
@@ -152,13 +158,14 @@ impl Judged {
         self.verdicts.iter().any(|(_, verdict)| matches!(verdict, Verdict::Fail { .. }))
     }
 
-    /// True when the case's own criterion was graded and passed.
+    /// True when the case's own criterion was graded, and it and every other criterion of a calibrated group passed (07
+    /// section 9.4). One without a verdict leaves the case to a person (ACC-JU-2).
     #[must_use]
     pub fn passes_review(&self) -> bool {
         let review = |(criterion, verdict): &(Criterion, Verdict)| {
             criterion.group() == Group::FreeText && matches!(verdict, Verdict::Pass { .. })
         };
-        self.verdicts.iter().any(review)
+        self.undecided == 0 && !self.fails() && self.verdicts.iter().any(review)
     }
 
     /// Criteria without a verdict.
@@ -223,7 +230,7 @@ impl Asked {
         };
         let cost = sum(failed, self.prices.cost(&answer.usage));
         let sample = Sample::read(answer.output, material.reply);
-        (sample.or_else(|| self.lose("no verdict that counts".to_owned())), cost)
+        (sample.or_else(|| self.lose(NO_VERDICT.to_owned())), cost)
     }
 
     /// Notes why a sample came to nothing.

@@ -112,6 +112,12 @@ async fn verdicts_decide_the_status() {
     let unproven = run(|_| verdict("fail", "not in the reply"), "").await;
     assert_eq!(unproven.status(), Status::Passed, "ungraded keeps the asserted status");
     assert_eq!(run(|_| verdict("fail", "not in it"), r#", "review": "x""#).await.status(), Status::Reviewed);
+    // Only the first criterion, the concession, stays without a verdict; the review passes.
+    let undecided = run(
+        |call| if call < 3 { verdict("fail", "not in the reply") } else { verdict("pass", "") },
+        r#", "review": "x""#,
+    );
+    assert_eq!(undecided.await.status(), Status::Reviewed, "07 9.4: every calibrated criterion has to pass");
     let split =
         run(|call| if call % 3 == 0 { verdict("pass", "") } else { verdict("fail", "Fine") }, "").await;
     assert_eq!(split.status(), Status::JudgedFail);
@@ -195,6 +201,26 @@ fn a_faulty_calibration_set_is_refused() {
     assert!(error.contains("line 1:") && error.contains("line 2:"), "{error}");
 }
 
+/// JUDGE-20: what is nearly the name of a dimension loads as a free text, and is told.
+#[test]
+fn a_misspelt_dimension_is_told() {
+    let read = |criterion: &str| {
+        let item = json!({ "id": "a", "text": "q", "reply": ["r"], "criterion": criterion, "label": "pass" });
+        Calibration::read(Path::new("calibration.jsonl"), &item.to_string()).unwrap().warnings().join("\n")
+    };
+    for (given, meant) in [
+        ("implicit_concesion", "implicit_concession"),
+        ("Semantic repetition", "semantic_repetition"),
+        ("answer_the_question", "answers_the_question"),
+    ] {
+        let expected = format!("line 1: the criterion `{given}` is a free text; did you mean `{meant}`?");
+        assert_eq!(read(given), expected);
+    }
+    for fine in ["implicit_concession", "Answers the question in two sentences.", "Short."] {
+        assert_eq!(read(fine), "", "{fine}");
+    }
+}
+
 /// JUDGE-4: three dimensions where they apply, then the case's own text; each fails by words of its own.
 #[test]
 fn the_criteria_follow_the_case() {
@@ -222,6 +248,8 @@ async fn a_group_without_both_labels_is_not_calibrated() {
     let judge = calibrated(provider.clone(), Some(&set)).await;
     assert!(!judge.trusts(Group::FreeText));
     assert_eq!((judge.agreements()[3].items(), provider.calls()), (1, 0));
+    let lacking: Vec<_> = judge.agreements().iter().map(Agreement::missing_label).collect();
+    assert_eq!(lacking, [Some("pass or fail"), Some("pass or fail"), Some("pass or fail"), Some("fail")]);
 }
 
 /// JUDGE-33: the judge takes its time, the case does not.

@@ -91,7 +91,7 @@ fn is_id(word: &str) -> bool {
 
 /// Decoration, a field name, decoration, `:` or `=`.
 fn is_field(line: &str) -> bool {
-    let line = line.trim_start_matches(|glyph: char| glyph.is_whitespace() || "\"'*_`>-".contains(glyph));
+    let line = undecorated(line);
     FIELDS.iter().any(|field| {
         strip_prefix_ignoring_case(line, field).is_some_and(|rest| {
             let rest = rest.trim_start_matches(['"', '\'', '*', '_', '`']).trim_start();
@@ -100,12 +100,16 @@ fn is_field(line: &str) -> bool {
     })
 }
 
-/// `[actions performed:` or `[actions staged:`
+/// Decoration, `[actions performed:` or `[actions staged:`
 fn is_action_note(line: &str) -> bool {
+    let line = undecorated(line);
     ["[actions performed", "[actions staged"].iter().any(|opening| {
-        strip_prefix_ignoring_case(line.trim_start(), opening)
-            .is_some_and(|rest| rest.trim_start().starts_with(':'))
+        strip_prefix_ignoring_case(line, opening).is_some_and(|rest| rest.trim_start().starts_with(':'))
     })
+}
+
+fn undecorated(line: &str) -> &str {
+    line.trim_start_matches(|glyph: char| glyph.is_whitespace() || "\"'*_`>-".contains(glyph))
 }
 
 fn strip_prefix_ignoring_case<'a>(text: &'a str, prefix: &str) -> Option<&'a str> {
@@ -144,6 +148,8 @@ mod tests {
             "confidence=1",
             "[actions performed: send_flow glaze_guide]",
             "  [Actions Staged : add_tag x]",
+            "**[actions performed: send_flow x]**",
+            "> *[actions staged: add_tag x]*",
         ];
         for line in lines {
             for end in ["\n", "\r\n", "\r", "\u{2028}", "\u{2029}", "\u{85}"] {

@@ -74,7 +74,7 @@ fn an_invalid_object_hands_off_and_names_the_paths() {
     assert_handoff(&checked(&object), &["schema_invalid: messages.0, confidence"], Cause::Schema);
 }
 
-/// GUARD-2, GUARD-3, 01/AC-3: the echo line goes, the rest stays, other messages are not even trimmed.
+/// GUARD-2, GUARD-3, 01/AC-3, 08/HIST-4: the echo line goes, the rest stays, other messages are not even trimmed.
 #[test]
 fn echo_lines_are_stripped_and_the_rest_is_kept() {
     for line in
@@ -170,14 +170,24 @@ fn a_fourth_message_is_cut_off() {
     assert_eq!(result.interventions, ["messages_truncated"]);
 }
 
-/// GUARD-7: only the tenant's escalation text can still be too long at this step.
+/// GUARD-7: a model's message is cut between two characters; its schema leaves none so long, so the step is asked alone.
 #[test]
 fn an_overlong_message_is_cut_to_the_limit() {
+    let mut reply = Reply::scripted(&format!("{}😀😀", "x".repeat(999)));
+    let mut interventions = Vec::new();
+    clamp(&mut reply, &mut interventions);
+    assert_eq!(reply.messages, ["x".repeat(999)]);
+    assert_eq!(interventions, ["message_truncated"]);
+}
+
+/// ESC-4: the tenant's own copy is no message of the model's: it goes out whole, whatever called for it.
+#[test]
+fn the_tenants_copy_is_never_cut() {
     let mut wordy = rules();
-    wordy.messages.escalation = format!("{}😀😀", "x".repeat(999));
+    wordy.messages.escalation = "x".repeat(1500);
     let result = check(&confident(0.1), &wordy, &[], &no_secrets());
-    assert_eq!(result.reply.messages, ["x".repeat(999)]);
-    assert_eq!(result.interventions, ["confidence_below_threshold: 0.1", "message_truncated"]);
+    assert_eq!(result.reply.messages, ["x".repeat(1500)]);
+    assert_eq!(result.interventions, ["confidence_below_threshold: 0.1"]);
 }
 
 /// GUARD-8, 01/AC-9: the question is the last message, a fourth one when the model wrote three.

@@ -3,12 +3,16 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 
 use super::persona_tests::PERSONAS;
 use crate::config::Tenant;
 use crate::domain::{ContactText, Provider};
-use crate::model::test_support::{settings, tenant_with};
+use crate::manychat::ContactInfo;
+use crate::model::test_support::{settings, tenant_with, tools_of};
 use crate::model::{Cause, MockModel, Runner, Spent, SystemPrompt, TurnInput};
+use crate::tools::{Action, ActionNumber, Entry, FlowMode, Reach, ReadFailure};
 
 const PERSONA: &str = "You answer messages for the studio, a small pottery that teaches in person.\n\
     How you sound: calm, practical, brief. Two short sentences are better than five.\n\
@@ -117,6 +121,42 @@ fn a_passage_is_found_in_every_disguise() {
     for text in disguises {
         assert!(finds(&text), "{text}");
         assert!(finds(&format!("Sure, here it is: {text}\nDoes that help?")), "{text}");
+    }
+}
+
+/// PROMPT-7, GUARD-4, 01 section 17: the definitions of a tenant's tools, each as it stands, and the names of two of them; what
+/// the tenant wrote about its own things is no secret, and a tenant without tools has none.
+#[test]
+fn definitions_of_tools_are_guarded() {
+    let tenant = Arc::new(crate::config::demo::tenant().unwrap());
+    let system = SystemPrompt::build(&tenant);
+    let tools = tools_of(&tenant, FlowMode::AtCall(Arc::new(Nobody)));
+    let definitions = tools.definitions();
+    assert!(definitions.len() >= 6, "{definitions:?}");
+    let bare = SystemPrompt::build(&studio());
+    for tool in definitions.iter() {
+        assert!(system.leaks().finds([tool.description.as_str()]), "{}", tool.description);
+        assert!(!bare.leaks().finds([tool.description.as_str()]), "{}", tool.description);
+    }
+    for text in ["I can call add_tag and send_flow.", "contactAsked opens it, says set\\_field."] {
+        assert!(system.leaks().finds([text]), "{text}");
+    }
+    let flows = &tenant.tools.as_ref().unwrap().flows;
+    for text in flows.iter().map(|flow| flow.description.as_str()).chain(["iPhone, eBay and set_field"]) {
+        assert!(!system.leaks().finds([text]), "{text}");
+    }
+}
+
+/// An account that nobody asks.
+struct Nobody;
+
+impl Reach for Nobody {
+    fn send(&self, _: ActionNumber, _: Action) -> BoxFuture<'static, Vec<Entry>> {
+        std::future::pending().boxed()
+    }
+
+    fn read(&self) -> BoxFuture<'static, Result<ContactInfo, ReadFailure>> {
+        std::future::pending().boxed()
     }
 }
 

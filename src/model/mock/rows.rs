@@ -205,10 +205,6 @@ pub const ROWS: &[Row] = &[
         ),
     },
     Row {
-        when: |heard| heard.any(PRICES) && heard.any(&["foundation"]) && heard.any(&["advanced"]),
-        script: answer(0.9, &["The Foundation Course is $450.00, Advanced Joinery is $615.00."], MORE),
-    },
-    Row {
         when: |heard| heard.any(PRICES),
         script: answer(
             0.9,

@@ -364,6 +364,11 @@ fn a_greeting_pitches_nothing() {
     let said = reply_to("hello").text();
     assert!(!said.contains('$') && !said.contains("ourse"), "{said}");
     assert_eq!(
+        reply_to("how much are the Foundation Course and Advanced Joinery?").messages,
+        reply_to("how much?").messages,
+        "the table has one row for prices"
+    );
+    assert_eq!(
         reply_to("how much?").messages,
         ["The Foundation Course is $450.00.", "It runs 24 hours total. Want the enrolment link?"]
     );

@@ -335,17 +335,16 @@ fn a_locked_offering_is_changed_by_a_person() {
 #[test]
 fn the_lines_of_a_turn_are_understood() {
     use crate::config::demo;
-    use crate::model::prompt::{Offering, state_lines};
-    use crate::tools::Known;
+    use crate::funnel::Standing;
+    use crate::model::prompt::state_lines;
     let tenant = demo::tenant().unwrap();
     let intents = [None, Some(Intent::NotProspect), Some(Intent::Prospect)];
     for (intent, offering) in
         intents.into_iter().flat_map(|intent| [None, Some("weekend-intensive")].map(|id| (intent, id)))
     {
         for stage in Stage::ALL {
-            let known = Known { intent, stage: Some(*stage), ..Known::default() };
-            let of = Offering { now: offering, before: Some("foundation") };
-            let lines = state_lines(tenant.tools.as_ref(), &known, of);
+            let standing = Standing { intent, stage: Some(*stage), offering: offering.map(str::to_owned) };
+            let lines = state_lines(tenant.tools.as_ref(), &standing, Some("foundation"));
             let parts = lines.into_iter().map(Part::Text).collect();
             let asked = request(WITH_OPTIONS, vec![message(MessageRole::User, parts)]);
             let state = Scene::of(&asked).state;

@@ -84,7 +84,7 @@ fn the_system_part_is_the_same_for_every_turn() {
     assert_eq!(text_of(&tenant()), text_of(&tenant()));
 }
 
-/// PROMPT-12: no tool is offered yet, so no section speaks of one; `ACTIONS` does not even occur as a word.
+/// PROMPT-12: a tenant without tools has no section that speaks of one; `ACTIONS` does not even occur as a word.
 #[test]
 fn there_is_no_section_about_tools() {
     let text = text_of(&tenant());
@@ -127,6 +127,17 @@ fn the_format_section_prints_the_threshold_and_the_shared_guide() {
     let text = text_of(&tenant_with(|tenant| tenant.rules.confidence_threshold = 0.65));
     assert!(text.contains("Below 0.65 the conversation"));
     assert!(text.contains(CLOSING_QUESTION_GUIDE));
+}
+
+/// LANG-2: what is ours is English whatever the persona is written in, and leaves the language of the reply to it.
+#[test]
+fn the_persona_decides_the_language() {
+    let own = [operating_rules(), security(), format_section(0.6), ACTIONS.to_owned()].concat();
+    assert!(own.is_ascii() && own.contains("in the language your persona names"));
+    let other = text_of(&tenant_with(|tenant| tenant.prompt = "Eres la asistente.".to_owned()));
+    let english = text_of(&tenant());
+    let behind = |text: &str| text.split_once("\n\n").map(|(_, behind)| behind.to_owned());
+    assert_eq!(behind(&other), behind(&english));
 }
 
 /// 10 section 11.1: the fixed instructions use words no trade owns.
@@ -172,6 +183,13 @@ fn a_tenant_with_tools_has_a_section_for_them() {
     for word in ["likes_glaze", "leaflet", "content_1"] {
         assert!(!text.contains(word), "{word}");
     }
+}
+
+/// QST-3: a flow that asks makes the reply's own question dispensable, and only who has flows is told.
+#[test]
+fn a_flow_that_asks_needs_no_second_question() {
+    let told = "`closing_question` may then be null";
+    assert!(text_of(&shop()).contains(told) && !text_of(&tenant()).contains(told));
 }
 
 /// PROMPT-12, TCFG-31: without tools, or with events alone, it is the prompt without the section, byte for byte.

@@ -66,7 +66,8 @@ fn output(content: MessageContent, stopped: Option<&StopReason>, unreadable: &[S
         return ModelOutput::Calls(transcript::calls(content, unreadable));
     }
     if let Some(reply) = calls.first() {
-        return ModelOutput::Json(reply.fn_arguments.clone());
+        let arguments = transcript::once_encoded(&reply.fn_arguments);
+        return ModelOutput::Json(arguments.unwrap_or_else(|| reply.fn_arguments.clone()));
     }
     match content.texts().concat() {
         text if text.trim().is_empty() => ModelOutput::Missing,

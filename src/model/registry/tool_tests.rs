@@ -333,6 +333,20 @@ async fn a_malformed_call_of_gemini_is_no_end() {
     assert_eq!(answered.usage.input, Some(2000));
 }
 
+/// 01/RUN-4, RUN-7: a reply whose arguments are encoded twice is read as those of any other tool.
+#[tokio::test]
+async fn a_reply_encoded_twice_is_read() {
+    let text = reply_object().to_string();
+    for (wire, model, arguments) in [
+        (Wire::Ollama, "llama3.1:8b", json!(json!(text).to_string())),
+        (Wire::Google, "gemini-2.5-flash", json!(text)),
+    ] {
+        let body = calling(wire, &[(REPLY_TOOL, arguments)]);
+        let (answered, _) = step_with(wire, model, offering(), &[body]).await;
+        assert_eq!(answered.unwrap().output, ModelOutput::Json(reply_object()), "{wire:?}");
+    }
+}
+
 /// LOOP-1: a reply beside calls was written before their results were known: the calls count, and the model is told.
 #[tokio::test]
 async fn a_reply_beside_calls_comes_too_early() {

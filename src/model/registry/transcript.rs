@@ -45,7 +45,7 @@ fn port_call(call: &WireCall, unreadable: &[String]) -> ToolCall {
 }
 
 /// A tool without parameters is called with nothing, and some models encode their arguments twice.
-fn once_encoded(arguments: &Value) -> Option<Value> {
+pub(super) fn once_encoded(arguments: &Value) -> Option<Value> {
     match arguments {
         Value::Null => Some(json!({})),
         Value::String(text) => serde_json::from_str(text).ok(),

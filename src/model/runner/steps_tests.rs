@@ -382,7 +382,7 @@ async fn a_flow_is_sent_without_holding_a_place() {
     assert_eq!(results, [("id0", &json!({ "sent": true }), false)]);
 }
 
-/// 01/RUN-13, 01/RUN-14, DEC-19: a turn that is aborted in its second step has a bill and knows what it staged.
+/// 01/RUN-1, 01/RUN-13, 01/RUN-14, DEC-19: a turn that is aborted in its second step has a bill and knows what it staged.
 #[tokio::test(start_paused = true)]
 async fn an_aborted_turn_leaves_its_bill() {
     let provider = Script::new([called(&[tags("likes_glaze")])]);

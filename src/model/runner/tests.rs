@@ -130,7 +130,7 @@ async fn a_reply_that_shows_nothing_is_missing() {
     }
 }
 
-/// FAIL-2, FAIL-17, 01/AC-11, 01/REP-9: the handoff, no tokens, no cost, and the name of the failure.
+/// FAIL-1, FAIL-2, FAIL-17, 01/AC-11, 01/REP-9: the handoff, no tokens, no cost, and the name of the failure.
 #[tokio::test]
 async fn a_provider_failure_hands_off_and_is_named() {
     for (error, name) in

@@ -1,4 +1,6 @@
-//! Beginning an attempt: whose it is, and what other turns of the contact have to say to it.
+//! Beginning an attempt: whose it is, and what other turns of the contact have to say to it. The parameters: $1 turn,
+//! $2 process, $3 entry, $4 stages behind the one it writes, $5 whether it sends a flow that goes out once, $6 number,
+//! $7 whether it claims the opening, $8 whether it is begun again.
 
 /// True while an earlier turn of the contact has open actions, or a reply with actions that was handed over and is not yet
 /// confirmed (STAGE-6). Where nothing moves for ten minutes, nobody waits any longer. `$turn` is an agent's row.
@@ -42,16 +44,16 @@ macro_rules! never {
     };
 }
 
-/// Where entries `entry` that others have written a stage behind the one of `$4`, or may have.
+/// Where entries `entry` that others have written a stage behind the one of `$3`, or may have.
 macro_rules! went_further {
     ($entry:literal) => {
         concat!(
             $entry,
             " ->> 'tool' = 'set_field' and ",
             $entry,
-            " ->> 'id' = $4::jsonb ->> 'id' and ",
+            " ->> 'id' = $3::jsonb ->> 'id' and ",
             $entry,
-            " ->> 'value' = any ($7) and (",
+            " ->> 'value' = any ($4) and (",
             $entry,
             " ->> 'status' = 'performed' or ",
             $entry,
@@ -72,7 +74,7 @@ macro_rules! attempts_of_others {
     };
 }
 
-/// What keeps the attempt back, as one word, or null. $7: the stages behind the one it writes; $8: whether it sends a flow
+/// What keeps the attempt back, as one word, or null. $4: the stages behind the one it writes; $5: whether it sends a flow
 /// that goes out once. A write under way counts for as long as its request can take; afterwards nobody knows of it.
 macro_rules! kept_back {
     ($behind:ident, $ended:ident) => {
@@ -84,13 +86,13 @@ macro_rules! kept_back {
                when ",
             $behind!("$1"),
             " then 'behind'
-               when $7::text[] is not null and exists (
+               when $4::text[] is not null and exists (
                  select 1 from (",
             attempts_of_others!(),
             ") other
                  where other.finished_at is null and other.started_at > statement_timestamp() - interval '12 seconds'
-                   and other.entry ->> 'tool' = 'set_field' and other.entry ->> 'id' = $4::jsonb ->> 'id') then 'busy'
-               when $7::text[] is not null and (exists (
+                   and other.entry ->> 'tool' = 'set_field' and other.entry ->> 'id' = $3::jsonb ->> 'id') then 'busy'
+               when $4::text[] is not null and (exists (
                  select 1 from turns own join turns later
                    on later.conversation_id = own.conversation_id and later.seq > own.seq and later.role = 'agent'
                  cross join jsonb_array_elements(
@@ -108,11 +110,11 @@ macro_rules! kept_back {
                     or exists (select 1 from turns own join turns later
                                  on later.conversation_id = own.conversation_id and later.seq > own.seq
                                where own.id = $1 and later.id = other.turn_id)))) then 'outrun'
-               when $8 and exists (
+               when $5 and exists (
                  select 1 from (",
             attempts_of_others!(),
             ") other
-                 where other.entry ->> 'tool' = 'send_flow' and other.entry ->> 'id' = $4::jsonb ->> 'id'
+                 where other.entry ->> 'tool' = 'send_flow' and other.entry ->> 'id' = $3::jsonb ->> 'id'
                    and other.started_at > statement_timestamp() - interval '1 hour'
                    and (other.entry ->> 'status' = 'performed'
                      or other.entry ->> 'error' like 'outcome unknown%')) then 'taken'
@@ -122,7 +124,7 @@ macro_rules! kept_back {
 }
 
 /// Writes the attempt when `held` has a row and nothing keeps it back, and claims the opening with it where that is asked
-/// for (FN-OPEN-9). One that the same process has begun and not finished is begun again where $6 allows it.
+/// for (FN-OPEN-9). One that the same process has begun and not finished is begun again where $8 allows it.
 macro_rules! begin {
     ($held:literal, $behind:ident, $ended:ident) => {
         concat!(
@@ -137,14 +139,14 @@ macro_rules! begin {
               select conversation_id from judged where kept_back is null),
             opening as (
               update conversations c set opening_sent_at = now(), updated_at = now()
-              from go where $5 and c.id = go.conversation_id and c.opening_sent_at is null
+              from go where $7 and c.id = go.conversation_id and c.opening_sent_at is null
               returning 1),
             begun as (
               insert into rs_attempts as a (turn_id, action, conversation_id, process_id, entry)
-              select $1::uuid, $2::integer, go.conversation_id, $3::uuid, $4::jsonb from go
-              where not $5 or exists (select 1 from opening)
+              select $1::uuid, $6::integer, go.conversation_id, $2::uuid, $3::jsonb from go
+              where not $7 or exists (select 1 from opening)
               on conflict (turn_id, action) do update set started_at = now()
-                where $6 and a.finished_at is null and a.process_id = excluded.process_id
+                where $8 and a.finished_at is null and a.process_id = excluded.process_id
               returning 1)
             select exists (select 1 from held) as held, exists (select 1 from begun) as begun,
                    exists (select 1 from opening) as opened, (select kept_back from judged) as kept_back"
@@ -152,10 +154,38 @@ macro_rules! begin {
     };
 }
 
+/// What [`begin!`] would find in the way, without writing anything.
+macro_rules! look {
+    ($held:literal, $behind:ident, $ended:ident) => {
+        concat!(
+            "with held as (",
+            $held,
+            ")
+            select exists (select 1 from held) as held, (select ",
+            kept_back!($behind, $ended),
+            " from held) as kept_back"
+        )
+    };
+}
+
+/// The two statements about one kind of attempts.
+pub(in crate::store) struct OfKind {
+    /// Writes the attempt down.
+    pub(in crate::store) begin: &'static str,
+    /// Only looks; its parameters are the first five.
+    pub(in crate::store) look: &'static str,
+}
+
+macro_rules! of_kind {
+    ($held:literal, $behind:ident, $ended:ident) => {
+        OfKind { begin: begin!($held, $behind, $ended), look: look!($held, $behind, $ended) }
+    };
+}
+
 /// While the model runs: under the fence of the turn's lane, and as long as the turn is this process's own.
-pub(super) const BEGIN_IN_TURN: &str = begin!(
+pub(in crate::store) const IN_TURN: OfKind = of_kind!(
     "select o.conversation_id from rs_owed o
-     where o.turn_id = $1 and o.process_id = $3 and o.status = 'running'
+     where o.turn_id = $1 and o.process_id = $2 and o.status = 'running'
        and (o.fence is null
          or exists (select 1 from rs_lanes l where l.conversation_id = o.conversation_id and l.turn_id = o.turn_id
                       and l.fence = o.fence))",
@@ -164,18 +194,15 @@ pub(super) const BEGIN_IN_TURN: &str = begin!(
 );
 
 /// After the reply: as long as the open actions are this process's own.
-pub(super) const BEGIN_AFTER: &str = begin!(
-    "select x.conversation_id from rs_actions x where x.turn_id = $1 and x.process_id = $3",
+pub(super) const AFTER: OfKind = of_kind!(
+    "select x.conversation_id from rs_actions x where x.turn_id = $1 and x.process_id = $2",
     behind,
     never
 );
 
 /// For recovered actions, which may have waited long: as long as no later turn of the contact has settled, too (ARC-41).
-pub(super) const BEGIN_RECOVERED: &str = begin!(
-    "select x.conversation_id from rs_actions x where x.turn_id = $1 and x.process_id = $3",
+pub(super) const RECOVERED: OfKind = of_kind!(
+    "select x.conversation_id from rs_actions x where x.turn_id = $1 and x.process_id = $2",
     behind,
     settled_later
 );
-
-/// Whether an agent's row has to wait.
-pub(super) const IS_BEHIND: &str = concat!("select ", behind!("$1"), " as behind");

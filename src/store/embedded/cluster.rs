@@ -21,8 +21,9 @@ pub(super) const PORT: u16 = 5432;
 
 /// A recovery after a crash is included.
 const READY_LIMIT: Duration = Duration::from_secs(60);
-/// For a server whose service was killed: to notice, to write its data, and for its last backends to go.
-const NOTICE_LIMIT: Duration = Duration::from_secs(2);
+/// For a server whose service was killed: to notice, on a busy machine too; to write its data, and for its last backends
+/// to go.
+const NOTICE_LIMIT: Duration = Duration::from_secs(6);
 const PREDECESSOR_LIMIT: Duration = Duration::from_secs(30);
 const STOP_LIMIT: Duration = Duration::from_secs(15);
 const POLL: Duration = Duration::from_millis(5);

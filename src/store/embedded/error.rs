@@ -1,3 +1,5 @@
+//! Why no private server runs, in words for whoever started the command.
+
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -43,12 +45,12 @@ pub enum EmbeddedError {
         holder: String,
     },
     /// A directory or file of the server could not be prepared.
-    #[error("{}: {source}: make it writable for this user, or name another directory in DATABASE_URL", .path.display())]
+    #[error("{}: {reason}: make it writable for this user, or name another directory in DATABASE_URL", .path.display())]
     Directory {
         /// Where.
         path: PathBuf,
         /// Why.
-        source: io::Error,
+        reason: io::Error,
     },
     /// PostgreSQL refuses to run as root.
     #[error(
@@ -94,7 +96,7 @@ impl EmbeddedError {
     /// For `map_err` on a file operation.
     pub(super) fn at(path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {
         let path = path.to_owned();
-        move |source| Self::Directory { path, source }
+        move |reason| Self::Directory { path, reason }
     }
 }
 
@@ -106,4 +108,18 @@ pub(super) fn last_words(output: &str) -> String {
     let tail = lines.get(lines.len().saturating_sub(LINES)..).unwrap_or_default().join("; ");
     let skipped = tail.chars().count().saturating_sub(CHARS);
     tail.chars().skip(skipped).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// EMB-3, CLI-5: one line with each reason once, as a command prints it.
+    #[test]
+    fn a_reason_is_told_once() {
+        let error = EmbeddedError::at(Path::new("/none"))(io::Error::other("no such place"));
+        let line = format!("{:#}", anyhow::Error::from(error));
+        assert_eq!(line.matches("no such place").count(), 1, "{line}");
+        assert!(line.starts_with("/none: "), "{line}");
+    }
 }

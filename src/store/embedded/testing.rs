@@ -163,10 +163,10 @@ impl Drop for TestDatabase {
     }
 }
 
-/// Settings for many short-lived databases.
+/// Settings for many short-lived databases, as many at once as a machine with many cores runs tests.
 fn start_private() -> Result<String, EmbeddedError> {
     let options = EmbeddedOptions::temporary()
-        .with_setting("max_connections", "300")
+        .with_setting("max_connections", "1000")
         .with_setting("shared_buffers", "64MB")
         .with_setting("autovacuum", "off");
     let server = EmbeddedServer::start(options)?;

@@ -1,3 +1,5 @@
+//! Why the database could not be brought to this version, in words for an operator.
+
 use std::error::Error as _;
 use std::io;
 use std::time::Duration;

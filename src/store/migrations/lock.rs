@@ -1,3 +1,5 @@
+//! The lock under which one process migrates while the others wait (MIG-6).
+
 use std::time::{Duration, Instant};
 
 use tokio_postgres::{Client, Transaction};

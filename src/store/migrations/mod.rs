@@ -2,8 +2,9 @@
 //!
 //! Migrations are SQL files embedded in the binary; `_migrations` is the only record of what was applied. One
 //! session-level advisory lock lets any number of processes boot at once (MIG-6), and each migration is one
-//! transaction together with its record (MIG-5).
+//! transaction together with its record (MIG-5). Indexes on large tables are built before that, beside those who write.
 
+mod ahead;
 mod error;
 mod lock;
 mod schema;
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use tokio_postgres::{Client, Transaction};
 
+use ahead::Ahead;
 pub use error::MigrationError;
 use error::is_lock_conflict;
 use lock::BootLock;
@@ -26,37 +28,45 @@ struct Migration {
     /// The name under which it is recorded, with the prefix `rs_` (COMP-3).
     name: &'static str,
     sql: &'static str,
+    /// Indexes of it that are built before it where their table is large.
+    ahead: &'static [Ahead],
+}
+
+impl Migration {
+    const fn new(name: &'static str, sql: &'static str) -> Self {
+        Self { name, sql, ahead: &[] }
+    }
+
+    const fn with(self, ahead: &'static [Ahead]) -> Self {
+        Self { ahead, ..self }
+    }
 }
 
 /// All migrations, in the lexical order of their names (MIG-2).
 const MIGRATIONS: &[Migration] = &[
-    Migration { name: "rs_0001_reference", sql: include_str!("../../../migrations/rs_0001_reference.sql") },
-    Migration { name: "rs_0002_durability", sql: include_str!("../../../migrations/rs_0002_durability.sql") },
-    Migration {
-        name: "rs_0003_long_replies",
-        sql: include_str!("../../../migrations/rs_0003_long_replies.sql"),
-    },
-    Migration {
-        name: "rs_0004_contact_tokens",
-        sql: include_str!("../../../migrations/rs_0004_contact_tokens.sql"),
-    },
-    Migration { name: "rs_0005_people", sql: include_str!("../../../migrations/rs_0005_people.sql") },
-    Migration { name: "rs_0006_inbox", sql: include_str!("../../../migrations/rs_0006_inbox.sql") },
-    Migration {
-        name: "rs_0007_people_mended",
-        sql: include_str!("../../../migrations/rs_0007_people_mended.sql"),
-    },
-    Migration {
-        name: "rs_0008_outbox_order",
-        sql: include_str!("../../../migrations/rs_0008_outbox_order.sql"),
-    },
-    Migration { name: "rs_0009_actions", sql: include_str!("../../../migrations/rs_0009_actions.sql") },
-    Migration { name: "rs_0010_budget", sql: include_str!("../../../migrations/rs_0010_budget.sql") },
-    Migration {
-        name: "rs_0011_turn_checks",
-        sql: include_str!("../../../migrations/rs_0011_turn_checks.sql"),
-    },
-    Migration { name: "rs_0012_owed_index", sql: include_str!("../../../migrations/rs_0012_owed_index.sql") },
+    Migration::new("rs_0001_reference", include_str!("../../../migrations/rs_0001_reference.sql")),
+    Migration::new("rs_0002_durability", include_str!("../../../migrations/rs_0002_durability.sql"))
+        .with(&[Ahead { index: "turns_conversation_seq_idx", table: "turns", on: "(conversation_id, seq)" }]),
+    Migration::new("rs_0003_long_replies", include_str!("../../../migrations/rs_0003_long_replies.sql")),
+    Migration::new("rs_0004_contact_tokens", include_str!("../../../migrations/rs_0004_contact_tokens.sql"))
+        .with(&[Ahead {
+            index: "rs_outbox_contact_token_idx",
+            table: "outbox",
+            on: "(conversation_id) where kind = 'contact_token'",
+        }]),
+    Migration::new("rs_0005_people", include_str!("../../../migrations/rs_0005_people.sql")),
+    Migration::new("rs_0006_inbox", include_str!("../../../migrations/rs_0006_inbox.sql")),
+    Migration::new("rs_0007_people_mended", include_str!("../../../migrations/rs_0007_people_mended.sql")),
+    Migration::new("rs_0008_outbox_order", include_str!("../../../migrations/rs_0008_outbox_order.sql")),
+    Migration::new("rs_0009_actions", include_str!("../../../migrations/rs_0009_actions.sql")),
+    Migration::new("rs_0010_budget", include_str!("../../../migrations/rs_0010_budget.sql")),
+    Migration::new("rs_0011_turn_checks", include_str!("../../../migrations/rs_0011_turn_checks.sql")),
+    Migration::new("rs_0012_owed_index", include_str!("../../../migrations/rs_0012_owed_index.sql")),
+    Migration::new("rs_0013_cascades", include_str!("../../../migrations/rs_0013_cascades.sql")).with(&[
+        Ahead { index: "rs_outbox_conversation_idx", table: "outbox", on: "(conversation_id)" },
+        Ahead { index: "rs_nudges_conversation_idx", table: "nudges", on: "(conversation_id)" },
+        Ahead { index: "rs_handoffs_conversation_idx", table: "rs_handoffs", on: "(conversation_id)" },
+    ]),
 ];
 
 /// The SQL of every migration in order: two builds with equal text make equal databases.
@@ -86,6 +96,8 @@ struct Limits {
     retry: Duration,
     /// Between two tries, so that the queue behind us drains.
     pause: Duration,
+    /// From how many bytes on a table's index is built ahead, beside its writers.
+    large: i64,
 }
 
 impl Default for Limits {
@@ -95,6 +107,7 @@ impl Default for Limits {
             table_lock: Duration::from_secs(5),
             retry: Duration::from_secs(55),
             pause: Duration::from_millis(500),
+            large: 8 << 20,
         }
     }
 }
@@ -160,15 +173,25 @@ impl Migrator<'_> {
     }
 
     async fn attempt(&self, client: &mut Client, migration: &Migration) -> Result<(), Attempt> {
-        let transaction = client.transaction().await?;
-        if !BootLock::is_held_by(&transaction).await? {
-            return Err(Attempt::LockLost);
+        for index in migration.ahead {
+            Self::locked(client).await?.rollback().await?;
+            index.build(client, self.limits.large, self.limits.retry).await?;
         }
+        let transaction = Self::locked(client).await?;
         set_limits(&transaction, self.limits.table_lock).await?;
         transaction.batch_execute(migration.sql).await?;
         transaction.execute("insert into _migrations (name) values ($1)", &[&migration.name]).await?;
         transaction.commit().await?;
         Ok(())
+    }
+
+    /// A transaction in the session that holds the boot lock.
+    async fn locked(client: &mut Client) -> Result<Transaction<'_>, Attempt> {
+        let transaction = client.transaction().await?;
+        if !BootLock::is_held_by(&transaction).await? {
+            return Err(Attempt::LockLost);
+        }
+        Ok(transaction)
     }
 }
 

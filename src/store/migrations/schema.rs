@@ -1,3 +1,5 @@
+//! The tables and columns that our statements name, and how they are looked up (COMP-11).
+
 use std::collections::HashSet;
 
 use tokio_postgres::Client;

@@ -1,4 +1,5 @@
 mod history;
+mod large;
 mod snapshot;
 
 use std::collections::BTreeSet;
@@ -9,7 +10,7 @@ use super::*;
 use crate::store::embedded::testing::{TestDatabase, TestServer};
 use history::{SIDE_BRANCH, VERSIONS};
 
-const OURS: [&str; 12] = [
+const OURS: [&str; 13] = [
     "rs_0001_reference",
     "rs_0002_durability",
     "rs_0003_long_replies",
@@ -22,6 +23,7 @@ const OURS: [&str; 12] = [
     "rs_0010_budget",
     "rs_0011_turn_checks",
     "rs_0012_owed_index",
+    "rs_0013_cascades",
 ];
 
 async fn empty() -> (TestDatabase, Client) {
@@ -49,14 +51,16 @@ fn impatient() -> Limits {
     Limits {
         boot_lock: Duration::from_millis(50),
         table_lock: Duration::from_millis(10),
-        retry: Duration::from_millis(200),
+        // For several tries on a busy machine, too.
+        retry: Duration::from_secs(3),
         pause: Duration::from_millis(5),
+        large: i64::MAX,
     }
 }
 
 /// All migrations and one more.
 fn with_extra(sql: &'static str) -> Vec<Migration> {
-    let extra = Migration { name: "rs_9999_extra", sql };
+    let extra = Migration::new("rs_9999_extra", sql);
     MIGRATIONS.iter().copied().chain([extra]).collect()
 }
 

@@ -1,5 +1,6 @@
 //! The statements of Open. What a turn seldom needs stands in statements of its own: the server sets every part of a
-//! statement up before it runs, also a part that finds nothing to do (ARC-70).
+//! statement up before it runs, also a part that finds nothing to do (ARC-70). Each numbers its parameters for itself, in
+//! the order of its list of values in [`super`].
 
 use crate::store::acted::acted_columns;
 use crate::store::binding::binding_of;
@@ -8,6 +9,8 @@ use crate::store::takeover::{pause_columns, pause_join};
 /// Finds or creates the conversation and locks it: what the next statement reads and writes is then the contact's last
 /// word (ARC-30). Messages that all stand in the inbox create none: where the conversation is gone, the contact was
 /// erased after they came, and so were they (DEC-13).
+///
+/// $1 tenant, $2 subscriber, $3 channel, $4 now, $5 whether all messages stand in the inbox.
 pub(in crate::store) const FIND: &str = "
     with found as (
       select id from conversations where tenant_id = $1 and subscriber_id = $2 for no key update),
@@ -36,6 +39,17 @@ pub(in crate::store) const FIND: &str = "
 /// Read are the history, when that is allowed, and the day's spend with what is not yet confirmed and how many turns are
 /// still to report theirs (HISTW-1 to HISTW-5, ARC-33). A `first` message under enforcement reads nothing from before the
 /// contact's first token was issued: nothing proves that it is this caller's (TOK-14, DEC-24).
+///
+/// The binding is judged on the locked row, as of the last message's arrival (DEC-24). What stands in `c` is the row as it
+/// was before this statement changed it.
+///
+/// $1 tenant, $2 subscriber, $3 digest of the presented token, $4 whether tokens are enforced, $5 turn; $6 what was last
+/// said before then begins the count of turns anew, $7 now; $8 ids, $9 texts and $10 kinds of the messages; $11 process,
+/// $12 hour of the limit, $13 whether the guards count, $14 when the first message arrived; $15 seconds after which a
+/// process that owes a turn is dead; $16 digest of a fresh token, $17 when the last message arrived, $18 the offering that
+/// it names; $19 seconds that the lane is held, $20 seconds after which its holder is dead; $21 how far back and $22 how
+/// many turns are read, $23 the day of the budget. Times are the business clock's, seconds and lanes the database's
+/// (ARC-50).
 ///
 /// `$first`, `$whole` and `$is_first` say whether the messages may run, `$taken` and the three behind it which of them do,
 /// `$gone` takes those out of the inbox.
@@ -148,7 +162,7 @@ macro_rules! open_statement {
             " as taken, (select id from token_row) as token_row,
        case when go.bound then coalesce($18, c.offering) else c.offering end as offering,
        coalesce(b.tokens, 0)::bigint + o.tokens as tokens, coalesce(b.cost_usd, 0) + o.cost_usd as cost_usd,
-       o.running_before,
+       c.offering as offering_before, o.running_before,
        case when go.bound then (
          select coalesce(json_agg(json_build_object('role', h.role, 'text', h.text, 'actions', h.actions)
                                   order by h.seq), '[]'::json)
@@ -211,8 +225,15 @@ pub(in crate::store) const OPEN_WAITING: &str = open_statement! {
 };
 
 /// Writes what has to wait and has no row in the inbox yet, behind the conversation's lock, and says which of the messages
-/// stand there (ARC-45a). The binding is the one that Open has judged; what proves nothing waits for nobody (LANE-3). As in Open, a turn that has ended with a person
+/// stand there (ARC-45a). What proves nothing waits for nobody (LANE-3). As in Open, a turn that has ended with a person
 /// writes nothing.
+///
+/// The lane may have become free since Open, or another process's message have got ahead: then these have been accepted
+/// after it, and whoever asks for them asks again in a moment. The binding is the one that Open has judged; the Open that
+/// runs them judges anew.
+///
+/// $1 conversation, $2 turn, $3 ids of those that stand in the inbox, $4 process, $5 digest of the presented token,
+/// $6 binding; $7 ids, $8 texts, $9 kinds, $10 offerings and $11 arrivals of all; $12 whether tokens are enforced.
 pub(in crate::store) const KEEP: &str = "
     with mine as (
       select message_id from rs_inbox where message_id = any ($3::uuid[])),
@@ -231,6 +252,8 @@ pub(in crate::store) const KEEP: &str = "
     select array(select message_id from mine union all select message_id from kept) as waiting";
 
 /// What earlier turns have done and whether a person has taken over, for a tenant whose rules ask for it.
+///
+/// $1 tenant, $2 subscriber, $3 the configuration that summaries are made by.
 pub(in crate::store) const EARLIER: &str = concat!(
     "select ",
     acted_columns!("$3"),

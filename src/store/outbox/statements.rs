@@ -23,7 +23,7 @@ macro_rules! ready {
     ($($under_way:tt)*) => {
         concat!(
             "waiting as materialized (
-      select o.id, o.subscriber_id, o.conversation_id, o.created_at, o.rs_seq, o.next_attempt_at, ",
+      select o.id, o.subscriber_id, o.conversation_id, o.created_at, coalesce(o.rs_seq, 0) as rs_seq, o.next_attempt_at, ",
             $($under_way)*,
             " as under_way
       from outbox o
@@ -74,7 +74,7 @@ pub(super) const CLAIM: &str = concat!(
       select o.id from outbox o
       where o.tenant_id = $1 and o.kind = 'contact_token' and ",
     claimable!(),
-    " order by o.next_attempt_at, o.created_at, o.rs_seq
+    " order by o.next_attempt_at, o.created_at, coalesce(o.rs_seq, 0)
       limit $6 for update skip locked)
     update outbox o
     set status = 'delivering', attempts = o.attempts + 1, rs_process_id = $3,

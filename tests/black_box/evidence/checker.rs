@@ -285,7 +285,8 @@ impl<'a> Checker<'a> {
 
     /// Whether what this process did at that time may have gone unrecorded.
     fn was_struck(&self, told: &Told) -> bool {
-        let slack = Duration::from_millis(200);
+        // What was said just before can be heard of a little later.
+        let slack = Duration::from_secs(1);
         self.struck.iter().any(|(life, at)| {
             *life == told.life && *at + slack >= told.at && *at <= told.at + self.facts.window
         })

@@ -1,23 +1,18 @@
 //! Processes of the service on one Postgres, and what the proofs do to them.
 
 use std::collections::BTreeSet;
-use std::net::{TcpListener, UdpSocket};
 use std::process::ExitStatus;
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use manychat_agent::store::embedded::testing::TestServer;
 use manychat_agent::store::embedded::{EmbeddedOptions, EmbeddedServer, Location};
 use serde_json::{Value, json};
-use tokio_postgres::NoTls;
+use tokio_postgres::{NoTls, SimpleQueryMessage};
 
 use super::checker::{self, Facts, Report, Tables, UserRow};
 use super::journal::{Life, Marker, What};
 use super::outside::{ACT_PREFIX, MOST_ACTS, Outside, REPLY_FLOW, TOKEN_PREFIX};
-use crate::app::{Folder, Setup, TestApp};
-
-/// Longest time to wait for something that must come.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::app::{Folder, PATIENCE, Setup, TestApp};
 
 /// The times that decide how long a proof takes.
 #[derive(Clone, Copy, Debug)]
@@ -29,8 +24,9 @@ pub struct Times {
 }
 
 impl Times {
-    /// For a busy machine with two cores: a process that is late with its beats must not count as dead.
-    pub const SHORT: Self = Self { deadline_ms: 900, abort_ms: 5000, beat_ms: 300, dead_ms: 3000 };
+    /// For a busy machine with two cores: a process that is late with its beats must not count as dead, and one that ends
+    /// in order, for which it has the first two times together, must get done.
+    pub const SHORT: Self = Self { deadline_ms: 3000, abort_ms: 12_000, beat_ms: 300, dead_ms: 4000 };
     /// The defaults of the service.
     pub const REAL: Self = Self { deadline_ms: 8000, abort_ms: 60_000, beat_ms: 5000, dead_ms: 20_000 };
 
@@ -44,6 +40,18 @@ impl Times {
 
     pub const fn dead(&self) -> Duration {
         Duration::from_millis(self.dead_ms)
+    }
+
+    /// When a handoff's text can stand for a Settle that did not answer in time: the machine is busy, Postgres, too, can
+    /// be slower than the short deadline, and we hear of an answer late.
+    pub const fn slow(&self) -> std::ops::Range<Duration> {
+        Duration::from_millis(self.deadline_ms * 3 / 4)..Duration::from_millis(self.deadline_ms + 2000)
+    }
+
+    /// How long after a lane could last be held everything has ended: a message that could not be recorded ends with a
+    /// person only when no flight can bring it any longer, a minute later.
+    pub const fn ended(&self) -> Duration {
+        self.lease().saturating_add(Duration::from_secs(75))
     }
 
     /// ARC-45: how long a lane can be held.
@@ -82,28 +90,12 @@ impl Server {
     }
 }
 
-/// A free port that no outgoing connection gets: a process that is started again must find it free. While the socket
-/// lives, no other fleet takes it, be the process down as often as it likes.
-fn quiet_port() -> (u16, UdpSocket) {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    loop {
-        let first = (std::process::id().wrapping_mul(97) % 12_000) as u16;
-        let port = 20_000 + NEXT.fetch_add(1, Ordering::Relaxed).wrapping_add(first) % 12_000;
-        let Ok(kept) = UdpSocket::bind(("127.0.0.1", port)) else { continue };
-        if TcpListener::bind(("0.0.0.0", port)).is_ok() {
-            return (port, kept);
-        }
-    }
-}
-
 /// One process; it can be started many times.
 pub struct Member {
     name: char,
     launches: u32,
     app: TestApp,
     pub is_up: bool,
-    /// Keeps its port.
-    _port: UdpSocket,
 }
 
 impl Member {
@@ -203,10 +195,7 @@ impl Fleet {
             let database = first.take().unwrap_or_else(|| TestServer::empty_database().unwrap());
             let setup = setup(&outside, times);
             let setup = Setup { database: Some(database), database_url: Some(url.clone()), ..setup };
-            let (mut app, (port, kept)) = (setup.prepare().await, quiet_port());
-            app.port = port;
-            app.env.insert("PORT".to_owned(), port.to_string());
-            members.push(Member { name: *name, launches: 0, app, is_up: false, _port: kept });
+            members.push(Member { name: *name, launches: 0, app: setup.prepare().await, is_up: false });
         }
         let escalation = members[0].app.copy("escalation");
         Self {
@@ -238,20 +227,15 @@ impl Fleet {
     }
 
     /// A message to a process, not waited for.
-    pub fn ask(
-        &self,
-        member: usize,
-        marker: Marker,
-        patience: Option<Duration>,
-    ) -> tokio::task::JoinHandle<bool> {
+    pub fn ask(&self, member: usize, marker: Marker) -> tokio::task::JoinHandle<bool> {
         let member = &self.members[member];
-        self.outside.ask(&member.life(), member.port(), marker, patience)
+        self.outside.ask(&member.life(), member.port(), marker)
     }
 
     /// A message that must be heard (ARC-42).
     pub fn probe(&mut self, member: usize, marker: Marker) -> tokio::task::JoinHandle<bool> {
         self.probes.insert(marker);
-        self.ask(member, marker, None)
+        self.ask(member, marker)
     }
 
     /// What this process did and did not record may be repeated from now on.
@@ -273,6 +257,15 @@ impl Fleet {
         let outputs: String =
             self.members.iter().map(|member| format!("--- {}\n{}", member.name, member.output())).collect();
         format!("{}\n{outputs}", self.outside.journal.show())
+    }
+
+    /// Runs a statement on the database; how many rows it returns.
+    pub async fn run(&self, sql: &str) -> usize {
+        let config: tokio_postgres::Config = self.url.parse().unwrap();
+        let (client, connection) = config.connect(NoTls).await.unwrap();
+        tokio::spawn(connection);
+        let answers = client.simple_query(sql).await.unwrap();
+        answers.iter().filter(|answer| matches!(answer, SimpleQueryMessage::Row(_))).count()
     }
 
     /// Waits until nothing is queued or owed, at most for `limit`.

@@ -16,8 +16,8 @@ use super::journal::{Journal, Life, Marker, What, contact_of};
 use super::wire;
 use crate::app::SECRET;
 
-/// ManyChat ends a request after this.
-const REQUEST_LIMIT: Duration = Duration::from_secs(10);
+/// ManyChat ends a request after half of this; the rest is a busy machine's.
+const REQUEST_LIMIT: Duration = Duration::from_secs(20);
 /// What a token of ManyChat's API begins with; the process's life follows.
 pub const TOKEN_PREFIX: &str = "proof-token-of-";
 pub const REPLY_FLOW: &str = "content20300101000000_000001";
@@ -112,19 +112,12 @@ impl Outside {
         }
     }
 
-    /// A contact's message to the process on `port`, not waited for. With `patience` the caller hangs up after it.
-    pub fn ask(
-        &self,
-        life: &Life,
-        port: u16,
-        marker: Marker,
-        patience: Option<Duration>,
-    ) -> tokio::task::JoinHandle<bool> {
+    /// A contact's message to the process on `port`, not waited for. Who aborts it hangs up.
+    pub fn ask(&self, life: &Life, port: u16, marker: Marker) -> tokio::task::JoinHandle<bool> {
         let (journal, life) = (self.journal.clone(), life.clone());
         self.handle.spawn(async move {
             journal.write(What::Asked { marker, life: life.clone() });
-            let limit = patience.unwrap_or(REQUEST_LIMIT);
-            let ended = tokio::time::timeout(limit, exchange(port, marker)).await;
+            let ended = tokio::time::timeout(REQUEST_LIMIT, exchange(port, marker)).await;
             let what = match ended {
                 Ok(Ok(texts)) => What::Answered { marker, life, texts },
                 Ok(Err(why)) => What::NotAnswered { marker, why },

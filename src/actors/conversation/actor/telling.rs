@@ -7,7 +7,8 @@ use actix::{AsyncContext, Context};
 use super::super::current::{Current, copy_answer, copy_of, handoff_answer};
 use super::super::events::{Event, Telling, Ticket};
 use super::ConversationActor;
-use crate::actors::answer::Told;
+use crate::actors::answer::{Told, Undecided};
+use crate::actors::resolver::{Failure, Left};
 use crate::tools::COUNTERS;
 use crate::turn;
 
@@ -22,8 +23,14 @@ impl ConversationActor {
         if let Some(mut current) = self.turns.remove(&turn).or_else(waiting) {
             let failure = current.failure(self.mailbox.face.conversation());
             let told = if told { std::mem::replace(&mut current.told, Told::No) } else { Told::No };
-            self.shared.steps.resolve_later(Arc::clone(&current.request), told, failure);
+            self.resolve_later(&current, told, failure);
         }
+    }
+
+    /// Has a failed turn ended in the background.
+    pub(super) fn resolve_later(&self, current: &Current, told: Told, failure: Failure) {
+        let reply = (failure.left == Left::Opened).then(|| Undecided::new(&self.mailbox.replies));
+        self.shared.steps.resolve_later(Arc::clone(&current.request), told, failure, reply);
     }
 
     pub(super) fn tell(&mut self, ticket: Ticket, telling: Telling, ctx: &mut Context<Self>) {
@@ -72,7 +79,7 @@ impl ConversationActor {
             let left = turn::plays_for(current.plays_until).unwrap_or_default();
             let conversation = current.opened.as_ref()?.conversation;
             COUNTERS.held(left);
-            let held_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
+            let held_ms = crate::domain::millis(left);
             current.span.in_scope(
                 || tracing::info!(%conversation, path = "inline", heldMs = held_ms, "reply held for flow"),
             );

@@ -83,7 +83,7 @@ async fn a_killed_service_leaves_no_server_and_all_data() {
     let server = start(options(home.path())).await.unwrap();
     let client = connect(&server.config()).await;
     assert_eq!(value::<String>(&client, "select text from notes").await, "kept");
-    assert!(matches!(state_of(service.server), None | Some('Z')), "the old server has ended");
+    wait_until("the end of the old server", || matches!(state_of(service.server), None | Some('Z')));
     server.stop();
 
     // As from Ctrl-C, without a handler.
@@ -117,9 +117,5 @@ async fn a_directory_left_by_a_killed_service_is_cleaned() {
     sweep(home.path());
     assert!(!left.exists() && !left.with_extension("lock").exists());
     assert!(live.cluster.parent().unwrap().exists() && similar.exists());
-    let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
-    while !matches!(state_of(killed.server), None | Some('Z')) {
-        assert!(std::time::Instant::now() < until, "the server of a killed service lives on");
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    wait_until("the end of its server", || matches!(state_of(killed.server), None | Some('Z')));
 }

@@ -50,7 +50,7 @@ pub(super) async fn value<T: FromSqlOwned>(client: &Client, sql: &str) -> T {
 /// Polls with a generous limit; the condition, not the time, decides.
 #[track_caller]
 pub(super) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    let give_up = Instant::now() + Duration::from_secs(30);
+    let give_up = Instant::now() + Duration::from_secs(120);
     while !condition() {
         assert!(Instant::now() < give_up, "waited for {what}");
         sleep(Duration::from_millis(5));

@@ -1,7 +1,6 @@
 //! Encrypted connections, against a server with a certificate of our own making. It stands here because only this
 //! module can start a server; the rules are those of `store::address` and `store::tls`.
 
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -48,6 +47,7 @@ struct TlsServer {
     port: u16,
     directory: TempDir,
     _home: Home,
+    _kept: tokio::net::TcpSocket,
 }
 
 impl TlsServer {
@@ -57,7 +57,11 @@ impl TlsServer {
         make_certificates(directory.path());
         let (home, run_as) = prepared(&programs, directory.path());
         give_key_to(run_as, &directory.path().join("server.key"));
-        let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+        // Bound and not listened on: nobody else gets the port before Postgres takes it, which does so beside us.
+        let kept = tokio::net::TcpSocket::new_v4().unwrap();
+        kept.set_reuseaddr(true).unwrap();
+        kept.bind(([127, 0, 0, 1], 0).into()).unwrap();
+        let port = kept.local_addr().unwrap().port();
         let mut command = run_as.command(&programs.program("postgres"), true);
         command.arg("-D").arg(&home.cluster).args(["-p", &port.to_string()]);
         for (name, file) in [("ssl_cert_file", "server.crt"), ("ssl_key_file", "server.key")] {
@@ -67,7 +71,7 @@ impl TlsServer {
             command.args(["-c", setting]);
         }
         let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        Self { child, port, directory, _home: home }
+        Self { child, port, directory, _home: home, _kept: kept }
     }
 
     fn address(&self, host: &str, options: &str) -> Address {
@@ -98,7 +102,7 @@ async fn encrypted(address: &Address) -> Result<bool, StoreError> {
 }
 
 async fn wait_until_it_answers(server: &TlsServer) {
-    let give_up = tokio::time::Instant::now() + std::time::Duration::from_secs(30);
+    let give_up = tokio::time::Instant::now() + std::time::Duration::from_secs(120);
     while connect(&server.address("127.0.0.1", "sslmode=disable")).await.is_err() {
         assert!(tokio::time::Instant::now() < give_up, "the server with TLS does not start");
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
