@@ -454,3 +454,6 @@ mod tests;
 #[cfg(test)]
 #[path = "history_tests.rs"]
 mod history_tests;
+
+#[cfg(test)]
+mod keep_tests;
