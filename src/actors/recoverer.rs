@@ -143,7 +143,8 @@ impl Recoverer {
     async fn take_messages(&self) -> Result<(), StoreError> {
         let (context, settings) = (&self.late.context, &self.late.context.settings);
         let dead = settings.process_dead.as_secs_f64();
-        let (known, free) = (self.places().tried(), self.places().free());
+        let known = self.places().tried();
+        let free = self.places().free();
         let most = i64::try_from(free).unwrap_or(i64::MAX);
         let contacts = match free {
             0 => Vec::new(),

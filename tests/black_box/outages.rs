@@ -10,7 +10,7 @@ const FIRST: Marker = Marker { contact: 1, number: 1 };
 const SECOND: Marker = Marker { contact: 1, number: 2 };
 
 /// Nobody counts as silent while the database is away for seconds.
-const PATIENT: Times = Times { deadline_ms: 15_000, beat_ms: 500, dead_ms: 20_000, ..Times::SHORT };
+const PATIENT: Times = Times { deadline_ms: 15_000, abort_ms: 20_000, beat_ms: 500, dead_ms: 20_000 };
 
 /// ARC-60, ARC-40, LANE-9: the first message of contacts comes while the database is away, one caller waits and one hangs
 /// up: both contacts are told, a person is called for both, and both are heard afterwards.
@@ -74,6 +74,9 @@ async fn a_commit_that_waits_changes_no_order() {
     let outside = Outside::start(Box::new(slow_first), Box::new(|_, _| Act::AT_ONCE));
     let mut fleet = Fleet::new(outside, times, &['a'], true).await;
     fleet.slow = Some(Duration::from_secs(2)..Duration::from_secs(4));
+    // The server of the tests waits for no commit otherwise.
+    let wait = "do $$ begin execute format('alter database %I set synchronous_commit to on', current_database()); end $$";
+    fleet.run(wait).await;
     fleet.members[0].launch().await;
     let first = fleet.ask(0, FIRST);
     fleet.sees("the model is asked", |what| matches!(what, What::Thought { .. })).await;
