@@ -118,8 +118,9 @@ mod tests {
     #[test]
     fn a_reason_is_told_once() {
         let error = EmbeddedError::at(Path::new("/none"))(io::Error::other("no such place"));
-        let line = format!("{:#}", anyhow::Error::from(error));
+        let line = error.to_string();
         assert_eq!(line.matches("no such place").count(), 1, "{line}");
+        assert!(std::error::Error::source(&error).is_none(), "a command would print the source once more");
         assert!(line.starts_with("/none: "), "{line}");
     }
 }
