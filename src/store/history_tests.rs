@@ -62,6 +62,7 @@ impl Past {
             idle_reset_hours: 24,
             offering: None,
             acted_by: None,
+            pausable: true,
             history_days: 30,
             process: ProcessId::fresh(),
             turn: TurnId::fresh(),

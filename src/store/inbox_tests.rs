@@ -81,6 +81,7 @@ impl Bench {
             idle_reset_hours: 24,
             offering: None,
             acted_by: None,
+            pausable: true,
             history_days: 30,
             process,
             turn: TurnId::from(messages[0].id),

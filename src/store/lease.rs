@@ -185,6 +185,20 @@ mod tests {
         }
     }
 
+    /// DEC-29, ARC-70: our own sessions plan by index alone; behind a transaction pooler nothing is set that others would find.
+    #[tokio::test]
+    async fn plans_are_chosen_for_our_own_sessions_alone() {
+        let server = TestServer::database().unwrap();
+        let sql = "select array(select setting from pg_settings
+                   where name in ('enable_bitmapscan', 'enable_seqscan', 'jit', 'plan_cache_mode')
+                     and source = 'session' order by name)";
+        for (pooled, expected) in [(false, vec!["off", "off", "off", "force_generic_plan"]), (true, vec![])] {
+            let lease = pool(&server, pooled, PoolLimits::default()).lease().await.unwrap();
+            let found: Vec<String> = lease.client().unwrap().query_one(sql, &[]).await.unwrap().get(0);
+            assert_eq!(found, expected, "pooled: {pooled}");
+        }
+    }
+
     /// ARC-31: a statement without an answer is in doubt, and its connection is not used again.
     #[tokio::test]
     async fn a_statement_without_an_answer_takes_its_connection_along() {

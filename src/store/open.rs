@@ -1,5 +1,6 @@
-//! Open, the first flight of a turn: take the lane, record and count, read (ARC-30). Three statements in one
-//! transaction, sent together: what is read must come from a snapshot taken after the wait for the lane.
+//! Open, the first flight of a turn: take the lane, record and count, read (ARC-30). One transaction, sent together: the
+//! first statement waits for the contact's lock, the second does everything else in a snapshot taken after that wait
+//! (ARC-72). A third reads what only some tenants' rules ask for.
 
 mod statements;
 
@@ -12,9 +13,11 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Row, Statement};
 use uuid::Uuid;
 
-pub(super) use statements::{READ, RECORD, TAKE_LANE};
+pub(super) use statements::{EARLIER, FIND, KEEP, OPEN, OPEN_WAITING};
 
 use super::acted::{Acted, acted_of};
+use super::flight::behind_lock;
+use super::pool::Lease;
 use super::statements::{BEGIN, COMMIT};
 use super::{Database, StoreError};
 use crate::domain::{
@@ -69,6 +72,8 @@ pub struct OpenRequest {
     pub offering: Option<String>,
     /// The configuration that summaries of this tenant are made by; `None`: nothing of earlier turns' actions is read.
     pub acted_by: Option<String>,
+    /// Whether a person can take the contact over (`rules.takeover`): without, open handoffs are not read.
+    pub pausable: bool,
     /// When the first of the messages arrived.
     pub received_at: Timestamp,
     /// When the last of them arrived: the binding is judged as of then (DEC-24).
@@ -132,7 +137,8 @@ pub struct OpenTurn {
     pub running_before: i64,
     /// True when an earlier reply to the contact is still on its way (LANE-7).
     pub reply_queued: bool,
-    /// The contact's open handoff (DEC-35); `None` when there is none, or the agent has gone on since (DEC-9).
+    /// The contact's open handoff (DEC-35); `None` when there is none, the agent has gone on since (DEC-9), or it was not
+    /// asked for.
     pub handoff: Option<OpenHandoff>,
     /// The outbox row behind the token that this flight has issued; `None` when none was due. Write the token whose
     /// digest the request carried to ManyChat now (TOK-23).
@@ -189,19 +195,32 @@ pub async fn open(database: &Database, request: &OpenRequest) -> Result<Opened, 
 
 async fn open_once(database: &Database, request: &OpenRequest) -> Result<Opened, StoreError> {
     let lease = database.lease().await?;
-    let (lane_row, recorded, read) = fly(&lease, &Values::of(request)).await?;
+    let values = Values::of(request);
+    let (opened, earlier) = fly(&lease, &values).await?;
+    let opened = match opened {
+        Some(row) if row.try_get("started")? => {
+            crash_points::passed(Point::AfterOpen);
+            Opened::Started(Box::new(started(&row, earlier.as_ref())?))
+        }
+        Some(row) => Opened::Waiting(wait(&lease, &values, &row).await?),
+        None => Opened::Waiting(Waits { conversation: None, kept: Vec::new(), owed_first: None }),
+    };
     lease.give_back();
-    if let (true, Some(lane_row), Some(read)) = (recorded.try_get("started")?, &lane_row, &read) {
-        crash_points::passed(Point::AfterOpen);
-        return Ok(Opened::Started(Box::new(started(lane_row, &recorded, read)?)));
-    }
-    let conversation = lane_row.map(|row| row.try_get::<_, Uuid>("id")).transpose()?;
-    let conversation = conversation.map(ConversationId::from);
-    let owed_first = recorded.try_get::<_, Option<Uuid>>("owed_first")?.map(TurnId::from);
-    Ok(Opened::Waiting(Waits { conversation, kept: recorded.try_get("waiting")?, owed_first }))
+    Ok(opened)
 }
 
-/// What the three statements are given, where the request itself does not hold it as they want it.
+/// It is not the turn of these messages: those that have no row in the inbox get one, in a flight of their own that no
+/// other turn pays for. Until it is committed nothing of them is recorded, so nobody but the caller knows of them.
+async fn wait(lease: &Lease, values: &Values<'_>, opened: &Row) -> Result<Waits, StoreError> {
+    let conversation = ConversationId::from(opened.try_get::<_, Uuid>("id")?);
+    let owed_first = opened.try_get::<_, Option<Uuid>>("owed_first")?.map(TurnId::from);
+    let binding = parse_binding(opened)?.as_str();
+    let row = behind_lock(lease, conversation, KEEP, &values.of_keep(&conversation, &binding)).await?;
+    let row = row.ok_or(StoreError::Unexpected { what: "rs_inbox" })?;
+    Ok(Waits { conversation: Some(conversation), kept: row.try_get("waiting")?, owed_first })
+}
+
+/// What the statements are given, where the request itself does not hold it as they want it.
 struct Values<'req> {
     request: &'req OpenRequest,
     tenant: &'req str,
@@ -243,36 +262,26 @@ impl<'req> Values<'req> {
         }
     }
 
-    /// The parameters of [`TAKE_LANE`].
-    fn of_lane(&self) -> [&(dyn ToSql + Sync); 12] {
-        let request = self.request;
-        [
-            &self.tenant,
-            &self.subscriber,
-            &request.token_digest,
-            &request.channel,
-            &request.now,
-            &request.tokens_enforced,
-            request.process.as_uuid(),
-            request.turn.as_uuid(),
-            &request.lane_secs,
-            &self.takeover_secs,
-            &request.last_received_at,
-            &self.all_stored,
-        ]
+    /// Whether none of the messages stands in the inbox.
+    fn is_new(&self) -> bool {
+        self.stored.is_empty()
     }
 
-    /// The parameters of [`RECORD`].
-    fn of_record(&self) -> [&(dyn ToSql + Sync); 21] {
+    /// The parameters of [`FIND`].
+    fn of_find(&self) -> [&(dyn ToSql + Sync); 5] {
+        [&self.tenant, &self.subscriber, &self.request.channel, &self.request.now, &self.all_stored]
+    }
+
+    /// The parameters of [`OPEN`], and one more of [`OPEN_WAITING`].
+    fn of_open(&self) -> Vec<&(dyn ToSql + Sync)> {
         let request = self.request;
-        [
+        let mut values: Vec<&(dyn ToSql + Sync)> = vec![
             &self.tenant,
             &self.subscriber,
             &request.token_digest,
             &request.tokens_enforced,
             request.turn.as_uuid(),
             &self.gap_before,
-            &self.stored,
             &request.now,
             &self.ids,
             &self.texts,
@@ -282,27 +291,46 @@ impl<'req> Values<'req> {
             &request.guarded,
             &request.received_at,
             &request.dead_secs,
-            &self.offerings,
-            &self.received,
             &request.fresh_digest,
             &request.last_received_at,
             &request.offering,
-        ]
-    }
-
-    /// The parameters of [`READ`].
-    fn of_read(&self) -> [&(dyn ToSql + Sync); 9] {
-        let request = self.request;
-        [
-            &self.tenant,
-            &self.subscriber,
-            &request.tokens_enforced,
+            &request.lane_secs,
+            &self.takeover_secs,
             &self.since,
-            &self.ids,
             &MOST_EARLIER,
             &self.day,
+        ];
+        if !self.is_new() {
+            values.push(&self.stored);
+        }
+        values
+    }
+
+    /// The parameters of [`EARLIER`].
+    fn of_earlier(&self) -> [&(dyn ToSql + Sync); 3] {
+        [&self.tenant, &self.subscriber, &self.request.acted_by]
+    }
+
+    /// The parameters of [`KEEP`].
+    fn of_keep<'val>(
+        &'val self,
+        conversation: &'val ConversationId,
+        binding: &'val &'static str,
+    ) -> [&'val (dyn ToSql + Sync); 12] {
+        let request = self.request;
+        [
+            conversation.as_uuid(),
             request.turn.as_uuid(),
-            &request.acted_by,
+            &self.stored,
+            request.process.as_uuid(),
+            &request.token_digest,
+            binding,
+            &self.ids,
+            &self.texts,
+            &self.kinds,
+            &self.offerings,
+            &self.received,
+            &request.tokens_enforced,
         ]
     }
 }
@@ -326,41 +354,47 @@ pub(super) fn day_of(at: Timestamp) -> jiff::civil::Date {
 /// The flight's statements as this connection has prepared them.
 struct Prepared {
     begin: Statement,
-    take_lane: Statement,
-    record: Statement,
-    read: Statement,
+    find: Statement,
+    open: Statement,
+    /// `None` where the tenant's rules ask for nothing of it.
+    earlier: Option<Statement>,
     commit: Statement,
 }
 
 impl Prepared {
-    async fn on(lease: &super::pool::Lease) -> Result<Self, StoreError> {
+    async fn on(lease: &Lease, values: &Values<'_>) -> Result<Self, StoreError> {
+        let looks_back = values.request.acted_by.is_some() || values.request.pausable;
         Ok(Self {
             begin: lease.prepared(BEGIN).await?,
-            take_lane: lease.prepared(TAKE_LANE).await?,
-            record: lease.prepared(RECORD).await?,
-            read: lease.prepared(READ).await?,
+            find: lease.prepared(FIND).await?,
+            open: lease.prepared(if values.is_new() { OPEN } else { OPEN_WAITING }).await?,
+            earlier: if looks_back { Some(lease.prepared(EARLIER).await?) } else { None },
             commit: lease.prepared(COMMIT).await?,
         })
     }
 }
 
-/// Sends the whole flight at once and then looks at every result (ARC-30).
-async fn fly(
-    lease: &super::pool::Lease,
-    values: &Values<'_>,
-) -> Result<(Option<Row>, Row, Option<Row>), StoreError> {
-    let Prepared { begin, take_lane, record, read, commit } = Prepared::on(lease).await?;
+/// Sends the whole flight at once and then looks at every result (ARC-30): what [`OPEN`] and [`EARLIER`] found.
+async fn fly(lease: &Lease, values: &Values<'_>) -> Result<(Option<Row>, Option<Row>), StoreError> {
+    let Prepared { begin, find, open, earlier, commit } = Prepared::on(lease, values).await?;
     let client = lease.client()?;
-    let (of_lane, of_record, of_read) = (values.of_lane(), values.of_record(), values.of_read());
-    let (begun, lane, recorded, reading, committed) = tokio::join!(
+    let (of_find, of_open, of_earlier) = (values.of_find(), values.of_open(), values.of_earlier());
+    let look_back = async {
+        match &earlier {
+            Some(earlier) => client.query_opt(earlier, &of_earlier).await,
+            None => Ok(None),
+        }
+    };
+    let (begun, found, opened, looked_back, committed) = tokio::join!(
         lease.begin(&begin),
-        client.query_opt(&take_lane, &of_lane),
-        client.query_one(&record, &of_record),
-        client.query_opt(&read, &of_read),
+        client.execute(&find, &of_find),
+        client.query_opt(&open, &of_open),
+        look_back,
         client.execute(&commit, &[]),
     );
     begun?;
-    let rows = (lane?, recorded?, reading?);
+    found?;
+    let rows = (opened?, looked_back?);
     committed.map(|_| rows)
 }
 
@@ -371,35 +405,35 @@ pub(super) fn history_of(row: &Row) -> Result<Vec<HistoryRow>, StoreError> {
     serde_json::from_value(rows).map_err(|_| StoreError::Unexpected { what: "turns" })
 }
 
-/// The recorded binding counts: between the two statements that judge it, the first token may have reached ManyChat.
+/// The column `binding` of a row.
 pub(super) fn parse_binding(recorded: &Row) -> Result<Binding, StoreError> {
     let word: &str = recorded.try_get("binding")?;
     word.parse().map_err(|_| StoreError::Unexpected { what: "binding" })
 }
 
-fn started(lane_row: &Row, recorded: &Row, read: &Row) -> Result<OpenTurn, StoreError> {
-    let fence: Option<i64> = lane_row.try_get("fence")?;
-    let taken = usize::try_from(recorded.try_get::<_, i32>("taken")?).unwrap_or(0);
-    let mut history = history_of(read)?;
+fn started(opened: &Row, earlier: Option<&Row>) -> Result<OpenTurn, StoreError> {
+    let fence: Option<i64> = opened.try_get("fence")?;
+    let taken = usize::try_from(opened.try_get::<_, i32>("taken")?).unwrap_or(0);
+    let mut history = history_of(opened)?;
     // The messages being answered count among the turns of the window (HISTW-1, DEC-33).
     history.drain(..(history.len() + taken).saturating_sub(HISTORY_TURNS).min(history.len()));
     Ok(OpenTurn {
         taken,
-        conversation: ConversationId::from(lane_row.try_get::<_, Uuid>("id")?),
-        binding: parse_binding(recorded)?,
+        conversation: ConversationId::from(opened.try_get::<_, Uuid>("id")?),
+        binding: parse_binding(opened)?,
         fence: fence.map(Fence::new),
-        turn_count: recorded.try_get("turn_count")?,
-        hourly_count: recorded.try_get("hourly_count")?,
-        spent_tokens: read.try_get("tokens")?,
-        spent_usd: read.try_get("cost_usd")?,
-        running_before: read.try_get("running_before")?,
-        reply_queued: read.try_get("reply_queued")?,
-        handoff: open_handoff(read)?,
-        token_row: recorded.try_get("token_row")?,
+        turn_count: opened.try_get("turn_count")?,
+        hourly_count: opened.try_get("hourly_count")?,
+        spent_tokens: opened.try_get("tokens")?,
+        spent_usd: opened.try_get("cost_usd")?,
+        running_before: opened.try_get("running_before")?,
+        reply_queued: opened.try_get("reply_queued")?,
+        handoff: earlier.map(open_handoff).transpose()?.flatten(),
+        token_row: opened.try_get("token_row")?,
         history,
-        offering: read.try_get("offering")?,
-        offering_before: recorded.try_get("offering_before")?,
-        acted: acted_of(read)?,
+        offering: opened.try_get("offering")?,
+        offering_before: opened.try_get("offering_before")?,
+        acted: earlier.map(acted_of).transpose()?.flatten(),
         attempted: Vec::new(),
     })
 }
@@ -420,3 +454,6 @@ mod tests;
 #[cfg(test)]
 #[path = "history_tests.rs"]
 mod history_tests;
+
+#[cfg(test)]
+mod keep_tests;

@@ -357,7 +357,8 @@ async fn a_look_reads_the_backlog_once() {
     bench.client.batch_execute(sql).await.unwrap();
     let explained = format!(
         "prepare look (text, bigint, uuid, float8, float8, bigint, timestamptz) as {CLAIM};
-         set plan_cache_mode = force_generic_plan"
+         {}",
+        crate::store::statements::SESSION.join("; ")
     );
     bench.client.batch_execute(&explained).await.unwrap();
     let process = me.process.as_uuid();
@@ -366,6 +367,7 @@ async fn a_look_reads_the_backlog_once() {
     );
     let plan = bench.client.query_one(&look, &[]).await.unwrap().get::<_, Value>(0);
     let root = &plan[0]["Plan"];
+    assert!(!plan.to_string().contains("Seq Scan"), "{plan:#}");
     let pages = root["Shared Hit Blocks"].as_i64().unwrap() + root["Shared Read Blocks"].as_i64().unwrap();
     assert_eq!(root["Actual Rows"].as_f64(), Some(20.0));
     assert!(pages < 3000, "{pages} pages for 2000 rows that wait");

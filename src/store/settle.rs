@@ -29,12 +29,21 @@ use crate::telemetry::crash_points::{self, Point, Sabotage};
 /// A reply too long for the response keeps its remainder on the owed row (GAP-CH-11): in the outbox it could be
 /// claimed before the beginning is out, by any worker. Confirming moves it there. Until then a following reply goes
 /// behind it, due a moment later, so that the remainder is there first (ARC-43).
-pub(super) const SETTLE: &str = "
-    with contact as (
-      select id from conversations where id = $1),
-    lane as (
+///
+/// $1 conversation, $2 turn, $3 fence, $4 process, $5 whether the reply is deferred; $6 payload, $7 tokens, $8 cost and
+/// $9 whether there is any; the agent's row: $10 id, $11 text, $12 outcome, $13 model, $14 bound, $15 actions, $16 input,
+/// $17 output and $18 cached tokens, $19 cost, $20 milliseconds, $21 time; $22 what follows the response, $23 seconds that
+/// a flow plays, $24 what the checks made of it. Of [`SETTLE_MORE`] alone: $25 reason of the handoff; of the summary
+/// $26 the last turn in it, $27 its configuration, $28 what it holds.
+///
+/// `$reason` is the handoff's, `$more` what hangs on it or on the summary.
+macro_rules! settle_statement {
+    (reason: $reason:literal, more: $more:literal) => {
+        concat!(
+            "
+    with lane as (
       update rs_lanes l set turn_id = null, process_id = null, expires_at = null
-      from contact where l.conversation_id = contact.id and l.turn_id = $2 and l.fence = $3
+      where l.conversation_id = $1 and l.turn_id = $2 and l.fence = $3
       returning 1),
     way as (
       select $5::boolean
@@ -46,13 +55,13 @@ pub(super) const SETTLE: &str = "
     owed as (
       update rs_owed o
       set status = 'said', payload = $6, tokens = $7, cost_usd = $8, charged = $9, said_at = clock_timestamp(), queued = way.queue,
-          rest = case when not way.queue then $23::jsonb end,
-          actions = case when not way.queue and $23 is null then $6::jsonb -> 'actions' end,
-          not_before = clock_timestamp() + make_interval(secs => $24)
-      from way, contact
-      where o.conversation_id = contact.id and o.turn_id = $2 and o.status = 'running' and o.process_id = $4
+          rest = case when not way.queue then $22::jsonb end,
+          actions = case when not way.queue and $22 is null then $6::jsonb -> 'actions' end,
+          not_before = clock_timestamp() + make_interval(secs => $23)
+      from way
+      where o.conversation_id = $1 and o.turn_id = $2 and o.status = 'running' and o.process_id = $4
         and ($3::bigint is null or exists (select 1 from lane))
-      returning o.conversation_id, o.tenant_id, o.queued),
+      returning o.conversation_id, o.queued),
     agent as (
       insert into turns (id, conversation_id, role, text, outcome, model, bound, actions, input_tokens,
                          output_tokens, cache_read_tokens, cost_usd, latency_ms, created_at)
@@ -61,36 +70,55 @@ pub(super) const SETTLE: &str = "
       from owed),
     checked as (
       insert into rs_turn_checks (turn_id, conversation_id, cause, interventions, confidence, ungrounded, escalation_reason)
-      select $10, owed.conversation_id, x.cause, x.interventions, x.confidence, x.ungrounded, $22
-      from owed, jsonb_to_record($28::jsonb) as x(cause text, interventions text[], confidence real, ungrounded integer)
-      where $28::jsonb is not null),
+      select $10, owed.conversation_id, x.cause, x.interventions, x.confidence, x.ungrounded, ",
+            $reason,
+            "
+      from owed, jsonb_to_record($24::jsonb) as x(cause text, interventions text[], confidence real, ungrounded integer)
+      where $24::jsonb is not null),
     queued as (
       insert into outbox (tenant_id, subscriber_id, conversation_id, kind, payload, created_at, next_attempt_at)
       select c.tenant_id, c.subscriber_id, c.id, 'reply', $6, clock_timestamp(),
-             greatest(now(), clock_timestamp() + make_interval(secs => $24),
+             greatest(now(), clock_timestamp() + make_interval(secs => $23),
                       (select max(x.next_attempt_at) from outbox x
                               where x.tenant_id = c.tenant_id and x.subscriber_id = c.subscriber_id
                                 and x.kind = 'reply' and x.status in ('pending', 'delivering')),
                       (select now() + interval '1 second' from rs_owed o
                        where o.conversation_id = $1 and o.rest is not null limit 1))
-      from owed join conversations c on c.id = owed.conversation_id where owed.queued),
+      from owed join conversations c on c.id = owed.conversation_id where owed.queued)",
+            $more,
+            "
+    select queued, exists (select 1 from rs_inbox i where i.conversation_id = $1 and i.process_id <> $4) as others_wait
+    from owed"
+        )
+    };
+}
+
+/// [`settle_statement`] for a reply that calls nobody and moves no summary on: nearly every one.
+pub(super) const SETTLE: &str = settle_statement! { reason: "null", more: "" };
+
+/// [`settle_statement`] with a handoff, a summary, or both.
+pub(super) const SETTLE_MORE: &str = settle_statement! {
+    reason: "$25::text",
+    more: ",
     marked as (
       update conversations c set escalated_at = now(), updated_at = now()
-      from owed where c.id = owed.conversation_id and $22::text is not null and $14),
+      from owed where c.id = owed.conversation_id and $25::text is not null and $14),
     called as (
       insert into rs_handoffs (conversation_id, turn_id, reason)
-      select owed.conversation_id, $2::uuid, $22::text from owed where $22 is not null and $14),
+      select owed.conversation_id, $2::uuid, $25::text from owed where $25 is not null and $14),
     summed as (
       insert into rs_summaries as s (conversation_id, upto_seq, config, known)
-      select owed.conversation_id, $25::bigint, $26::text, $27::jsonb from owed where $25 is not null
+      select owed.conversation_id, $26::bigint, $27::text, $28::jsonb from owed where $26 is not null
       on conflict (conversation_id) do update
         set upto_seq = excluded.upto_seq, config = excluded.config, known = excluded.known, updated_at = now()
         where s.upto_seq < excluded.upto_seq or s.config <> excluded.config),
     nudged as (
       update nudges n set status = 'cancelled', cancel_reason = 'escalated', updated_at = now()
-      from owed where n.conversation_id = owed.conversation_id and n.status = 'pending' and $22 is not null)
-    select queued, exists (select 1 from rs_inbox i where i.conversation_id = $1 and i.process_id <> $4) as others_wait
-    from owed";
+      from owed where n.conversation_id = owed.conversation_id and n.status = 'pending' and $25 is not null)"
+};
+
+/// Both of them, the plain one first.
+const VARIANTS: [&str; 2] = [SETTLE, SETTLE_MORE];
 
 /// A decided reply, ready to be recorded.
 #[derive(Debug)]
@@ -246,15 +274,19 @@ async fn settle_once(database: &Database, request: &SettleRequest) -> Result<Set
         &usage.and_then(|row| row.cost),
         &latency,
         &agent.at,
-        &request.escalation.map(EscalationReason::as_str),
         &request.rest,
         &request.not_before.map(|wait| wait.as_secs_f64()),
+        &request.checks.as_ref().map(Json),
+    ];
+    let more: &[&(dyn ToSql + Sync)] = &[
+        &request.escalation.map(EscalationReason::as_str),
         &summary.map(|summary| summary.upto_seq),
         &summary.map(|summary| summary.config.as_str()),
         &summary.map(|summary| &summary.known),
-        &request.checks.as_ref().map(Json),
     ];
-    let row = behind_lock(&lease, request.conversation, statement(), values).await?;
+    let has_more = request.escalation.is_some() || summary.is_some();
+    let values = if has_more { [values, more].concat() } else { values.to_vec() };
+    let row = behind_lock(&lease, request.conversation, statement(has_more), &values).await?;
     lease.give_back();
     crash_points::passed_if(row.is_some(), Point::SettleCommitted);
     let Some(row) = row else {
@@ -264,14 +296,19 @@ async fn settle_once(database: &Database, request: &SettleRequest) -> Result<Set
     Ok(Settlement { settled, others_wait: row.try_get("others_wait")? })
 }
 
-/// [`SETTLE`]; sabotaged, one that does not look at what waits in the outbox.
-fn statement() -> &'static str {
-    static BLIND: LazyLock<String> = LazyLock::new(blind);
-    if crash_points::is_sabotaged(Sabotage::Order) { &BLIND } else { SETTLE }
+/// [`SETTLE`] or [`SETTLE_MORE`]; sabotaged, one that does not look at what waits in the outbox.
+fn statement(has_more: bool) -> &'static str {
+    static BLIND: LazyLock<[String; 2]> = LazyLock::new(|| VARIANTS.map(blind));
+    let [plain, more] = if crash_points::is_sabotaged(Sabotage::Order) {
+        BLIND.each_ref().map(String::as_str)
+    } else {
+        VARIANTS
+    };
+    if has_more { more } else { plain }
 }
 
-fn blind() -> String {
-    SETTLE.replace("or exists (select 1 from outbox", "or false and exists (select 1 from outbox")
+fn blind(sql: &str) -> String {
+    sql.replace("or exists (select 1 from outbox", "or false and exists (select 1 from outbox")
 }
 
 /// Input plus output (BUD-3); an unknown count is 0.

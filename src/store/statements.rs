@@ -7,11 +7,14 @@ use super::{attempts, flight, inbox, open, owed, rate, settle};
 pub(super) const REQUEST_PATH: &[&str] = &[
     BEGIN,
     COMMIT,
-    open::TAKE_LANE,
-    open::RECORD,
-    open::READ,
+    open::FIND,
+    open::OPEN,
+    open::OPEN_WAITING,
+    open::EARLIER,
+    open::KEEP,
     flight::LOCK,
     settle::SETTLE,
+    settle::SETTLE_MORE,
     owed::CONFIRM,
     rate::RESERVE,
     inbox::KEEP,
@@ -27,7 +30,22 @@ pub(super) const SESSION: &[&str] = &[
     "set plan_cache_mode = force_generic_plan",
     IDLE_IN_TRANSACTION,
     LOCK_WAIT,
+    BY_KEY,
+    AND_FORGET,
+    NO_JIT,
 ];
+
+/// Every row is found by its key. The server would rather read whole tables that are empty most of the time, such as the
+/// owed replies, and with them every row that was deleted since they were last cleared up.
+const BY_KEY: &str = "set enable_seqscan = off";
+
+/// A plain look into an index marks the entries of deleted rows, and the next one passes them over; one that builds a
+/// bitmap finds them all again.
+const AND_FORGET: &str = "set enable_bitmapscan = off";
+
+/// Compiling a statement takes longer than any of them runs, up to a second, and a plan that the two settings above forbid
+/// and that is the only one left costs so much on paper that the server would.
+const NO_JIT: &str = "set jit = off";
 
 /// A process that is paused or cut off inside a transaction holds its locks no longer than this (ARC-42): shorter than
 /// the wait for a lock, so that who waits behind it gets the lock.

@@ -64,6 +64,7 @@ impl Fixture {
             idle_reset_hours: 24,
             offering: None,
             acted_by: None,
+            pausable: true,
             history_days: 30,
             process: ProcessId::fresh(),
             turn,

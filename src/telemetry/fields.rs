@@ -72,12 +72,13 @@ impl Recorder<'_> {
         if is_removed_key(name) || RESERVED.contains(&name) {
             return;
         }
-        let encoded = match serde_json::from_str::<Value>(text) {
-            Ok(mut value) if is_json => {
+        let parsed = is_json.then(|| serde_json::from_str::<Value>(text).ok()).flatten();
+        let encoded = match parsed {
+            Some(mut value) => {
                 self.scrubber.clean_json(name, &mut value);
                 value.to_string()
             }
-            _ => encode(&self.scrubber.clean(name, text)),
+            None => encode(&self.scrubber.clean(name, text)),
         };
         self.fields.set(name, encoded);
     }

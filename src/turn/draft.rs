@@ -98,8 +98,9 @@ impl Draft {
         Self::of_copy(reply, Decision::Hushed)
     }
 
-    /// What the model came to. Its text is converted to the channel's marks and then looked through for echo lines and leaks
-    /// once more: marks taken out of a word can spell what stood in no raw text (DEC-32, GUARD-2, 08/HIST-4).
+    /// What the model came to. Its text is converted to the channel's marks and then looked through for echo lines and, when
+    /// that has changed anything, for leaks once more: marks taken out of a word can spell what stood in no raw text (DEC-32,
+    /// GUARD-2, 08/HIST-4).
     #[must_use]
     pub fn of_model(mut result: TurnResult, marks: MarkStyle, escalation: &str, leaks: &LeakCheck) -> Self {
         if !is_model_text(&result) {
@@ -109,7 +110,9 @@ impl Draft {
             result.reply.messages.iter().map(|text| channel::convert(text, marks)).collect();
         note_echoes(&converted, &mut result.interventions);
         let texts: Vec<String> = converted.into_iter().filter_map(model::without_echoes).collect();
-        let leaks = leaks.finds(texts.iter().map(String::as_str));
+        // Without an intervention these are the very texts that the guardrails have looked through.
+        let is_known = texts == result.reply.messages && result.interventions.is_empty();
+        let leaks = !is_known && leaks.finds(texts.iter().map(String::as_str));
         if leaks || texts.is_empty() {
             if leaks {
                 result.interventions = vec!["prompt_leak_detected".to_owned()];

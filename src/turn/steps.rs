@@ -87,6 +87,7 @@ pub async fn open(context: &TurnContext, request: &TurnRequest, limit: Option<Du
         idle_reset_hours: rules.idle_reset_hours,
         offering: acts::named_offering(request),
         acted_by: acts::acted_by(&request.snapshot.tenant),
+        pausable: rules.takeover.is_some(),
         history_days: rules.history_days,
         process: request.process,
         turn: request.id,

@@ -61,6 +61,7 @@ const MIGRATIONS: &[Migration] = &[
     Migration::new("rs_0009_actions", include_str!("../../../migrations/rs_0009_actions.sql")),
     Migration::new("rs_0010_budget", include_str!("../../../migrations/rs_0010_budget.sql")),
     Migration::new("rs_0011_turn_checks", include_str!("../../../migrations/rs_0011_turn_checks.sql")),
+    Migration::new("rs_0012_owed_index", include_str!("../../../migrations/rs_0012_owed_index.sql")),
     Migration::new("rs_0013_cascades", include_str!("../../../migrations/rs_0013_cascades.sql")).with(&[
         Ahead { index: "rs_outbox_conversation_idx", table: "outbox", on: "(conversation_id)" },
         Ahead { index: "rs_nudges_conversation_idx", table: "nudges", on: "(conversation_id)" },

@@ -10,7 +10,7 @@ use super::*;
 use crate::store::embedded::testing::{TestDatabase, TestServer};
 use history::{SIDE_BRANCH, VERSIONS};
 
-const OURS: [&str; 12] = [
+const OURS: [&str; 13] = [
     "rs_0001_reference",
     "rs_0002_durability",
     "rs_0003_long_replies",
@@ -22,6 +22,7 @@ const OURS: [&str; 12] = [
     "rs_0009_actions",
     "rs_0010_budget",
     "rs_0011_turn_checks",
+    "rs_0012_owed_index",
     "rs_0013_cascades",
 ];
 

@@ -1,42 +1,30 @@
-//! The statements of Open. Each numbers its parameters for itself, in the order of its list of values in [`super`].
+//! The statements of Open. What a turn seldom needs stands in statements of its own: the server sets every part of a
+//! statement up before it runs, also a part that finds nothing to do (ARC-70). Each numbers its parameters for itself, in
+//! the order of its list of values in [`super`].
 
 use crate::store::acted::acted_columns;
 use crate::store::binding::binding_of;
 use crate::store::takeover::{pause_columns, pause_join};
 
-/// Finds or creates the conversation and takes its lane when that is free (ARC-45). An unbound message under
-/// enforcement neither waits nor takes it (LANE-3). Messages that all stand in the inbox create none: where the
-/// conversation is gone, the contact was erased after they came, and so were they (DEC-13).
-pub(in crate::store) const TAKE_LANE: &str = concat!(
-    "with found as (
-       select id, token_hash, previous_token_hash, rs_unwritten_token, token_generation, token_issued_at
-       from conversations where tenant_id = $1 and subscriber_id = $2 for no key update),
-     made as (
-       insert into conversations (tenant_id, subscriber_id, channel, turn_count, last_message_at)
-       select $1::text, $2::text, $4::text, 0, $5::timestamptz where not exists (select 1 from found) and not $12
-       on conflict (tenant_id, subscriber_id) do update set channel = conversations.channel
-       returning id, token_hash, previous_token_hash, rs_unwritten_token, token_generation, token_issued_at),
-     c as (select * from found union all select * from made),
-     judged as (select c.id, ",
-    binding_of!("$3", "$11", "$5"),
-    " as binding from c),
-     lane as (
-       insert into rs_lanes as l (conversation_id, process_id, turn_id, fence, expires_at)
-       select id, $7::uuid, $8::uuid, 1, clock_timestamp() + make_interval(secs => $9) from judged where binding <> 'unbound' or not $6
-       on conflict (conversation_id) do update
-         set process_id = excluded.process_id, turn_id = excluded.turn_id,
-             fence = l.fence + 1, expires_at = excluded.expires_at
-         where l.turn_id is null or l.expires_at <= clock_timestamp()
-            or not exists (select 1 from rs_processes p
-                           where p.id = l.process_id and p.beat_at > statement_timestamp() - make_interval(secs => $10))
-       returning fence)
-     select judged.id, judged.binding, (select fence from lane) as fence from judged"
-);
+/// Finds or creates the conversation and locks it: what the next statement reads and writes is then the contact's last
+/// word (ARC-30). Messages that all stand in the inbox create none: where the conversation is gone, the contact was
+/// erased after they came, and so were they (DEC-13).
+///
+/// $1 tenant, $2 subscriber, $3 channel, $4 now, $5 whether all messages stand in the inbox.
+pub(in crate::store) const FIND: &str = "
+    with found as (
+      select id from conversations where tenant_id = $1 and subscriber_id = $2 for no key update),
+    made as (
+      insert into conversations (tenant_id, subscriber_id, channel, turn_count, last_message_at)
+      select $1::text, $2::text, $3::text, 0, $4::timestamptz where not exists (select 1 from found) and not $5
+      on conflict (tenant_id, subscriber_id) do update set channel = conversations.channel
+      returning id)
+    select id from found union all select id from made";
 
-/// Records the messages, counts them and issues a token where one is due, when it is their turn (CONV-4, W-2 to W-8):
-/// the lane is ours, no dead process owes the contact a turn (DEC-35), and no other process has a message that waits
-/// longer (ARC-45a). Messages behind such a one are left where they are. When it is not their turn, the lane is given
-/// back and what has no row in the inbox yet gets one.
+/// Takes the lane, records the messages, counts them, issues a token where one is due, and reads what the turn needs, when
+/// it is the turn of these messages (ARC-45, CONV-4, W-2 to W-8): no dead process owes the contact a turn (DEC-35), no
+/// other process has a message that waits longer (ARC-45a), and the lane is free. When it is not, nothing changes. An
+/// unbound message under enforcement neither waits nor takes the lane (LANE-3).
 ///
 /// Rows of this process do not count as waiting longer: it keeps their order itself.
 ///
@@ -47,55 +35,91 @@ pub(in crate::store) const TAKE_LANE: &str = concat!(
 /// messages at once only one finds a token due (TOK-20). The write that follows has a minute before the worker does it
 /// anew (TOK-22, TOK-25). A token that was given up has no time of issue: the next takes its place at once, but the
 /// previous one, which ManyChat still holds, stays (GAP-DL-16); of such issues one an hour is made (BF-8).
-pub(in crate::store) const RECORD: &str = concat!(
-    "with judged as (
-       select c.id, ",
-    binding_of!("$3", "$20", "$8"),
-    " as binding,
-         $19::text is not null
+///
+/// Read are the history, when that is allowed, and the day's spend with what is not yet confirmed and how many turns are
+/// still to report theirs (HISTW-1 to HISTW-5, ARC-33). A `first` message under enforcement reads nothing from before the
+/// contact's first token was issued: nothing proves that it is this caller's (TOK-14, DEC-24).
+///
+/// The binding is judged on the locked row, as of the last message's arrival (DEC-24). What stands in `c` is the row as it
+/// was before this statement changed it.
+///
+/// $1 tenant, $2 subscriber, $3 digest of the presented token, $4 whether tokens are enforced, $5 turn; $6 what was last
+/// said before then begins the count of turns anew, $7 now; $8 ids, $9 texts and $10 kinds of the messages; $11 process,
+/// $12 hour of the limit, $13 whether the guards count, $14 when the first message arrived; $15 seconds after which a
+/// process that owes a turn is dead; $16 digest of a fresh token, $17 when the last message arrived, $18 the offering that
+/// it names; $19 seconds that the lane is held, $20 seconds after which its holder is dead; $21 how far back and $22 how
+/// many turns are read, $23 the day of the budget. Times are the business clock's, seconds and lanes the database's
+/// (ARC-50).
+///
+/// `$first`, `$whole` and `$is_first` say whether the messages may run, `$taken` and the three behind it which of them do,
+/// `$gone` takes those out of the inbox.
+macro_rules! open_statement {
+    (
+        first: $first:literal, whole: $whole:literal, is_first: $is_first:literal,
+        taken: $taken:literal, from_taken: $from_taken:literal, count: $count:literal, ids: $ids:literal,
+        gone: $gone:literal
+    ) => {
+        concat!(
+            "with c as (
+       select c.id, c.offering, c.token_hash, c.token_issued_at, ",
+            binding_of!("$3", "$17", "$7"),
+            " as binding,
+         $16::text is not null
            and (c.token_hash is null
-             or coalesce(c.token_issued_at, c.rs_reissued_at, '-infinity') <= $8::timestamptz - interval '1 hour') as due,
-         c.token_hash is not null and c.token_issued_at is null as given_up, c.offering
+             or coalesce(c.token_issued_at, c.rs_reissued_at, '-infinity') <= $7::timestamptz - interval '1 hour') as due,
+         c.token_hash is not null and c.token_issued_at is null as given_up
        from conversations c where c.tenant_id = $1 and c.subscriber_id = $2),
-     ended as (
-       select 1 from rs_handoffs h where h.id = $5 union all select 1 from outbox x where x.id = $5),
-     mine as (
-       select i.id, i.message_id from rs_inbox i where i.message_id = any ($7::uuid[])),
      ahead as (
-       select coalesce(min(i.id), 9223372036854775807) as id from rs_inbox i join judged j on i.conversation_id = j.id
-       where i.process_id <> $12 and i.message_id <> all ($9::uuid[])),
+       select min(i.id) as id from rs_inbox i join c on i.conversation_id = c.id
+       where i.process_id <> $11 and i.message_id <> all ($8::uuid[])),
      owed_first as (
-       select o.turn_id from rs_owed o join judged j on o.conversation_id = j.id
+       select o.turn_id from rs_owed o join c on o.conversation_id = c.id
        where o.status = 'running' and o.fence is not null and o.turn_id <> $5
          and not exists (select 1 from rs_processes p where p.id = o.process_id
-                         and p.beat_at > statement_timestamp() - make_interval(secs => $16))
+                         and p.beat_at > statement_timestamp() - make_interval(secs => $15))
        order by o.created_at limit 1),
+     ",
+            $first,
+            "ready as (
+       select c.id, c.binding, (c.binding <> 'unbound' or not $4) as bound, c.due and c.binding <> 'bound' as issue,
+              c.given_up
+       from c
+       where not exists (select 1 from rs_handoffs h where h.id = $5)
+         and not exists (select 1 from outbox x where x.id = $5)",
+            $whole,
+            "
+         and (c.binding = 'unbound' and $4 or ",
+            $is_first,
+            " and not exists (select 1 from owed_first))),
+     lane as (
+       insert into rs_lanes as l (conversation_id, process_id, turn_id, fence, expires_at)
+       select id, $11::uuid, $5::uuid, 1, clock_timestamp() + make_interval(secs => $19) from ready where bound
+       on conflict (conversation_id) do update
+         set process_id = excluded.process_id, turn_id = excluded.turn_id,
+             fence = l.fence + 1, expires_at = excluded.expires_at
+         where l.turn_id is null or l.expires_at <= clock_timestamp()
+            or not exists (select 1 from rs_processes p
+                           where p.id = l.process_id and p.beat_at > statement_timestamp() - make_interval(secs => $20))
+       returning fence),
      go as (
-       select j.id, j.binding, (j.binding <> 'unbound' or not $4) as bound, l.fence,
-              j.due and j.binding <> 'bound' as issue, j.given_up
-       from judged j left join rs_lanes l on l.conversation_id = j.id and l.turn_id = $5
-       where (select count(*) from mine) = cardinality($7) and not exists (select 1 from ended)
-         and (j.binding = 'unbound' and $4
-           or l.turn_id is not null
-              and (select coalesce(min(id), 9223372036854775806) from mine) < (select id from ahead)
-              and not exists (select 1 from owed_first))),
-     taken as (
-       select m.id, m.text, m.kind, m.place
-       from go cross join unnest($9::uuid[], $10::text[], $11::text[]) with ordinality as m(id, text, kind, place)
-       left join mine i on i.message_id = m.id
-       where go.fence is null or coalesce(i.id, 9223372036854775806) < (select id from ahead)),
-     changed as (
+       select ready.*, lane.fence from ready left join lane on true
+       where lane.fence is not null or not ready.bound),
+     ",
+            $taken,
+            "changed as (
        update conversations c
        set turn_count = case when not go.bound then c.turn_count
                              else case when c.last_message_at <= $6 then 0 else c.turn_count end
-                                  + (select count(*) from taken)::integer end,
-           last_message_at = case when go.bound then greatest(c.last_message_at, $8) else c.last_message_at end,
+                                  + ",
+            $count,
+            " end,
+           last_message_at = case when go.bound then greatest(c.last_message_at, $7) else c.last_message_at end,
            previous_token_hash = case when go.issue and not go.given_up then c.token_hash else c.previous_token_hash end,
-           rs_reissued_at = case when go.issue and go.given_up then $8 else c.rs_reissued_at end,
-           token_hash = case when go.issue then $19::text else c.token_hash end,
-           token_issued_at = case when go.issue then $8 else c.token_issued_at end,
+           rs_reissued_at = case when go.issue and go.given_up then $7 else c.rs_reissued_at end,
+           token_hash = case when go.issue then $16::text else c.token_hash end,
+           token_issued_at = case when go.issue then $7 else c.token_issued_at end,
            token_generation = c.token_generation + go.issue::integer,
-           offering = case when go.bound then coalesce($21::text, c.offering) else c.offering end,
+           offering = case when go.bound then coalesce($18::text, c.offering) else c.offering end,
            updated_at = now()
        from go where c.id = go.id and (go.bound or go.issue)
        returning c.id, c.turn_count, c.token_generation, go.bound, go.issue),
@@ -107,75 +131,135 @@ pub(in crate::store) const RECORD: &str = concat!(
        returning id),
      recorded as (
        insert into turns (id, conversation_id, role, text, bound, media_kind, created_at)
-       select m.id, go.id, 'user', m.text, go.bound, m.kind, $8::timestamptz
-       from go, taken m order by m.place),
+       select m.id, go.id, 'user', m.text, go.bound, m.kind, $7::timestamptz
+       from go, ",
+            $from_taken,
+            " order by m.place),
      owed as (
        insert into rs_owed (turn_id, conversation_id, tenant_id, process_id, fence, status, binding,
                             user_turn_ids, received_at)
-       select $5::uuid, go.id, $1::text, $12::uuid, go.fence, 'running', go.binding,
-              array(select id from taken order by place), $15::timestamptz from go),
+       select $5::uuid, go.id, $1::text, $11::uuid, go.fence, 'running', go.binding,
+              ",
+            $ids,
+            ", $14::timestamptz from go),
      rated as (
        insert into rate_counters as r (tenant_id, subscriber_id, window_start, count)
-       select $1::text, $2::text, $13::timestamptz, (select count(*) from taken)::integer from go where $14
+       select $1::text, $2::text, $12::timestamptz, ",
+            $count,
+            " from go where $13
        on conflict (tenant_id, subscriber_id, window_start) do update set count = r.count + excluded.count
-       returning r.count),
+       returning r.count),",
+            $gone,
+            "
      nudged as (
        update nudges n set status = 'cancelled', cancel_reason = 'contact_replied', updated_at = now()
-       from go where n.conversation_id = go.id and n.status = 'pending'),
-     left_inbox as (
-       delete from rs_inbox i using taken where i.message_id = taken.id),
-     kept as (
-       insert into rs_inbox (conversation_id, process_id, message_id, text, media_kind, token_digest, offering,
-                             binding, received_at)
-       select j.id, $12::uuid, m.id, m.text, m.kind, $3::text, m.offering, j.binding, m.received_at
-       from judged j, unnest($9::uuid[], $10::text[], $11::text[], $17::text[], $18::timestamptz[])
-            with ordinality as m(id, text, kind, offering, received_at, place)
-       where not exists (select 1 from go) and not exists (select 1 from ended) and m.id <> all ($7) and (j.binding <> 'unbound' or not $4)
-       order by m.place
-       on conflict (message_id) do update set process_id = excluded.process_id
-       returning message_id),
-     given_back as (
-       update rs_lanes l set turn_id = null, process_id = null, expires_at = null
-       from judged j where l.conversation_id = j.id and l.turn_id = $5 and not exists (select 1 from go))
-     select exists (select 1 from go) as started, (select binding from judged) as binding,
-            (select offering from judged) as offering_before,
-            (select turn_count from changed where bound) as turn_count, (select count from rated) as hourly_count,
-            (select count(*) from taken)::integer as taken, (select id from token_row) as token_row,
-            (select turn_id from owed_first where not exists (select 1 from go)) as owed_first,
-            array(select message_id from mine union select message_id from kept) as waiting"
-);
-
-/// Reads what the turn needs: history when it may be read, and the day's spend with what is not yet confirmed and how
-/// many turns are still to report theirs (HISTW-1 to HISTW-5, ARC-33). The binding is the recorded one. A `first` message
-/// under enforcement reads nothing from before the contact's first token was issued: nothing proves that it is this
-/// caller's (TOK-14, DEC-24).
-pub(in crate::store) const READ: &str = concat!(
-    "select coalesce(b.tokens, 0)::bigint + o.tokens as tokens, coalesce(b.cost_usd, 0) + o.cost_usd as cost_usd,
-       case when me.binding <> 'unbound' or me.binding is not null and not $3 then (
+       from go where n.conversation_id = go.id and n.status = 'pending')
+     select c.id, c.binding, go.id is not null as started, go.fence,
+       case when go.id is null then (select turn_id from owed_first) end as owed_first,
+       (select turn_count from changed where bound) as turn_count, (select count from rated) as hourly_count,
+       ",
+            $count,
+            " as taken, (select id from token_row) as token_row,
+       case when go.bound then coalesce($18, c.offering) else c.offering end as offering,
+       coalesce(b.tokens, 0)::bigint + o.tokens as tokens, coalesce(b.cost_usd, 0) + o.cost_usd as cost_usd,
+       c.offering as offering_before, o.running_before,
+       case when go.bound then (
          select coalesce(json_agg(json_build_object('role', h.role, 'text', h.text, 'actions', h.actions)
                                   order by h.seq), '[]'::json)
          from (select t.seq, t.role, t.text, t.actions from turns t
-               where t.conversation_id = c.id and t.bound and t.id <> all ($5::uuid[])
+               where t.conversation_id = c.id and t.bound and t.id <> all ($8::uuid[])
                  and t.created_at >= case
-                       when me.binding = 'bound' or not $3 then $4::timestamptz
-                       when c.token_hash is null then 'infinity'
-                       else greatest($4, coalesce(c.token_issued_at, 'infinity')) end
+                       when c.binding = 'bound' or not $4 then $21::timestamptz
+                       when c.token_hash is null or go.issue then 'infinity'
+                       else greatest($21, coalesce(c.token_issued_at, 'infinity')) end
                  and t.outcome is distinct from 'nudge_skipped'
-               order by t.seq desc limit $6) h) end as history,
+               order by t.seq desc limit $22) h) end as history,
        exists (select 1 from outbox x where x.tenant_id = $1 and x.subscriber_id = $2 and x.kind = 'reply'
-                 and x.status in ('pending', 'delivering')) as reply_queued,
-       (select count(*) from rs_owed r where r.tenant_id = $1 and r.status = 'running'
-          and (r.created_at, r.turn_id) < (me.created_at, me.turn_id)) as running_before,
-       ",
-    acted_columns!("$9"),
-    ",
-       ",
+                 and x.status in ('pending', 'delivering')) as reply_queued
+     from c left join go on go.id = c.id
+     cross join lateral (
+       select coalesce(sum(r.tokens) filter (where r.status = 'said'), 0)::bigint as tokens,
+              coalesce(sum(r.cost_usd) filter (where r.status = 'said'), 0) as cost_usd,
+              count(*) filter (where r.status = 'running' and (r.created_at, r.turn_id) < (now(), $5)) as running_before
+       from rs_owed r where r.tenant_id = $1) o
+     left join budget_counters b on b.tenant_id = $1 and b.day = $23"
+        )
+    };
+}
+
+/// [`open_statement`] for messages of which none stands in the inbox: nobody else's may wait.
+pub(in crate::store) const OPEN: &str = open_statement! {
+    first: "",
+    whole: "",
+    is_first: "(select id from ahead) is null",
+    taken: "",
+    from_taken: "unnest($8::uuid[], $9::text[], $10::text[]) with ordinality as m(id, text, kind, place)",
+    count: "cardinality($8)",
+    ids: "$8",
+    gone: ""
+};
+
+/// [`open_statement`] for messages of which some or all stand in the inbox, $24. Messages behind one of another process
+/// are left where they are. One that is gone from there was taken over or erased, and nothing starts.
+pub(in crate::store) const OPEN_WAITING: &str = open_statement! {
+    first: "mine as (
+       select i.id, i.message_id from rs_inbox i where i.message_id = any ($24::uuid[])),
+     ",
+    whole: "
+         and (select count(*) from mine) = cardinality($24)",
+    is_first: "(select coalesce(min(id), 9223372036854775806) from mine)
+                 < (select coalesce(id, 9223372036854775807) from ahead)",
+    taken: "taken as (
+       select m.id, m.text, m.kind, m.place
+       from go cross join unnest($8::uuid[], $9::text[], $10::text[]) with ordinality as m(id, text, kind, place)
+       left join mine i on i.message_id = m.id
+       where go.fence is null
+          or coalesce(i.id, 9223372036854775806) < (select coalesce(id, 9223372036854775807) from ahead)),
+     ",
+    from_taken: "taken m",
+    count: "(select count(*) from taken)::integer",
+    ids: "array(select id from taken order by place)",
+    gone: "
+     left_inbox as (
+       delete from rs_inbox i using taken where i.message_id = taken.id),"
+};
+
+/// Writes what has to wait and has no row in the inbox yet, behind the conversation's lock, and says which of the messages
+/// stand there (ARC-45a). What proves nothing waits for nobody (LANE-3). As in Open, a turn that has ended with a person
+/// writes nothing.
+///
+/// The lane may have become free since Open, or another process's message have got ahead: then these have been accepted
+/// after it, and whoever asks for them asks again in a moment. The binding is the one that Open has judged; the Open that
+/// runs them judges anew.
+///
+/// $1 conversation, $2 turn, $3 ids of those that stand in the inbox, $4 process, $5 digest of the presented token,
+/// $6 binding; $7 ids, $8 texts, $9 kinds, $10 offerings and $11 arrivals of all; $12 whether tokens are enforced.
+pub(in crate::store) const KEEP: &str = "
+    with mine as (
+      select message_id from rs_inbox where message_id = any ($3::uuid[])),
+    kept as (
+      insert into rs_inbox (conversation_id, process_id, message_id, text, media_kind, token_digest, offering,
+                            binding, received_at)
+      select c.id, $4::uuid, m.id, m.text, m.kind, $5::text, m.offering, $6::text, m.received_at
+      from conversations c, unnest($7::uuid[], $8::text[], $9::text[], $10::text[], $11::timestamptz[])
+           with ordinality as m(id, text, kind, offering, received_at, place)
+      where c.id = $1 and m.id <> all ($3) and ($6 <> 'unbound' or not $12)
+        and not exists (select 1 from rs_handoffs h where h.id = $2)
+        and not exists (select 1 from outbox x where x.id = $2)
+      order by m.place
+      on conflict (message_id) do update set process_id = excluded.process_id
+      returning message_id)
+    select array(select message_id from mine union all select message_id from kept) as waiting";
+
+/// What earlier turns have done and whether a person has taken over, for a tenant whose rules ask for it.
+///
+/// $1 tenant, $2 subscriber, $3 the configuration that summaries are made by.
+pub(in crate::store) const EARLIER: &str = concat!(
+    "select ",
+    acted_columns!("$3"),
+    ", ",
     pause_columns!(),
     " from conversations c ",
     pause_join!(),
-    "left join rs_owed me on me.turn_id = $8
-     cross join lateral (select coalesce(sum(tokens), 0)::bigint as tokens, coalesce(sum(cost_usd), 0) as cost_usd
-                         from rs_owed where tenant_id = $1 and status = 'said') o
-     left join budget_counters b on b.tenant_id = $1 and b.day = $7
-     where c.tenant_id = $1 and c.subscriber_id = $2"
+    "where c.tenant_id = $1 and c.subscriber_id = $2"
 );

@@ -1,13 +1,14 @@
 //! The statements of the outbox. $1 to $3 of those that write about a claim are its fence.
 
 /// Whether the row `o` can be claimed: it is due, or whoever claimed it has let it go; then it is taken over, and the
-/// attempt counts (GAP-DL-1).
+/// attempt counts (GAP-DL-1). The first condition follows from the second: it is the one that an index answers.
 macro_rules! claimable {
     () => {
         concat!(
-            "(o.status = 'pending' and o.next_attempt_at <= now() or o.status = 'delivering' and ",
+            "(o.status in ('pending', 'delivering')
+        and (o.status = 'pending' and o.next_attempt_at <= now() or o.status = 'delivering' and ",
             let_go!(),
-            ")"
+            "))"
         )
     };
 }

@@ -2,11 +2,16 @@
 
 use super::*;
 
-/// All migrations before the one that builds indexes on tables in use.
-async fn before_the_cascades(client: &mut Client) {
+/// All migrations before this one.
+async fn all_before(client: &mut Client, name: &str) {
     let before: Vec<Migration> =
-        MIGRATIONS.iter().copied().filter(|migration| migration.name < "rs_0013").collect();
+        MIGRATIONS.iter().copied().filter(|migration| migration.name < name).collect();
     Migrator { migrations: &before, limits: Limits::default() }.run(client).await.unwrap();
+}
+
+/// All before the one that builds indexes on tables in use.
+async fn before_the_cascades(client: &mut Client) {
+    all_before(client, "rs_0013").await;
 }
 
 fn with_large_tables() -> Migrator<'static> {
@@ -38,6 +43,29 @@ async fn writers_go_on_while_an_index_is_built() {
     });
     assert!(applied.unwrap().contains(&"rs_0013_cascades".to_owned()));
     assert_eq!(is_whole(&client, "rs_outbox_conversation_idx").await, Some(true));
+}
+
+/// PROC-6, MIG-7: a turn under way, which has its conversation locked and comes to what is owed after it, ends before a
+/// migration of both begins, and neither waits for the other.
+#[tokio::test]
+async fn a_turn_under_way_and_a_migration_do_not_wait_for_each_other() {
+    let (database, mut client) = empty().await;
+    all_before(&mut client, "rs_0012").await;
+    let (turn, observer) = (database.connect().await.unwrap(), database.connect().await.unwrap());
+    let begin =
+        "insert into conversations (tenant_id, subscriber_id, channel) values ('shop', '1', 'whatsapp');
+        begin; set local lock_timeout = '500ms'; select 1 from conversations for no key update";
+    turn.batch_execute(begin).await.unwrap();
+    let (applied, ()) = tokio::join!(migrate(&mut client), async {
+        let waits = "select 1 from pg_stat_activity
+                     where datname = current_database() and wait_event_type = 'Lock' and query like '%rs_owed_tenant_idx%'";
+        while observer.query(waits, &[]).await.unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        let settle = "update rs_owed set status = 'said'; delete from rs_turn_checks; commit";
+        turn.batch_execute(settle).await.unwrap();
+    });
+    assert!(applied.unwrap().contains(&"rs_0012_owed_index".to_owned()));
 }
 
 /// MIG-4, MIG-7: what a build that was cut off has left is built anew, and the session keeps its settings.
