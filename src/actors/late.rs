@@ -96,7 +96,7 @@ impl LateTurns {
         ended
     }
 
-    async fn second_run(&self, request: &Arc<TurnRequest>, run: SecondRun) -> Result<(), StoreError> {
+    async fn second_run(&self, request: &Arc<TurnRequest>, mut run: SecondRun) -> Result<(), StoreError> {
         let now = self.context.clock.now();
         if is_out_of_reach(run.last_message_at.max(run.received_at), now) {
             return self.end_silently(request.id, &run.opened, request.process).await;
@@ -105,6 +105,7 @@ impl LateTurns {
             return self.hand_off(request).await;
         }
         self.join_repeats(&run, request).await?;
+        turn::mend_summary(&self.context, &mut run.opened).await;
         self.finish(Arc::clone(request), run.opened).await;
         Ok(())
     }

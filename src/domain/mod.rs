@@ -3,6 +3,7 @@
 //! Never: reads, writes, logs, or knows a database, a channel or a model.
 
 mod clock;
+pub mod delivery_error;
 mod ids;
 mod money;
 mod text;

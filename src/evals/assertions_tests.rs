@@ -101,11 +101,11 @@ fn leaks_and_echoes_are_found_by_the_production_functions() {
 /// A-8, ASSERT-8: the guardrail's report counts, since the text is replaced already.
 #[test]
 fn a_repetition_fails_by_the_guardrails_report() {
-    for name in ["duplicate_replaced", "duplicate_detected"] {
-        let repeated = Observed { interventions: vec![name.to_owned()], ..seen(&["Happy to help."]) };
+    for name in [Intervention::DuplicateReplaced, Intervention::DuplicateDetected] {
+        let repeated = Observed { interventions: vec![name.clone()], ..seen(&["Happy to help."]) };
         assert_eq!(only(&answer(""), &repeated).0, FailureCode::Repetition);
     }
-    holds(&answer(""), &Observed { interventions: vec!["messages_truncated".to_owned()], ..seen(&["Yes."]) });
+    holds(&answer(""), &Observed { interventions: vec![Intervention::MessagesTruncated], ..seen(&["Yes."]) });
 }
 
 /// ASSERT-4, ACC-EV-4 to ACC-EV-6: case-sensitive, over all messages joined with one blank.

@@ -11,15 +11,15 @@ use crate::channel;
 use crate::config::Tenant;
 use crate::domain::{ChannelName, ContactText, ConversationId, EscalationReason, Usd};
 use crate::funnel::Standing;
-use crate::model::{self, Bill, HistoryTurn, Reply, Runner, Spent, SystemPrompt, TurnInput, TurnResult};
+use crate::model::{
+    self, Bill, HistoryTurn, Intervention, Reply, Runner, Spent, SystemPrompt, TurnInput, TurnResult,
+};
 use crate::tools::{Action, Ending, FlowMode, Known, Offer, TurnTools};
 use crate::turn::{Decision, Draft};
 
 /// Since when the contact of a follow-up case is quiet, so that every run sends the same prompt (CASE-6).
 const QUIET_SINCE: Timestamp = Timestamp::constant(1_768_471_200, 0);
 
-/// How the intervention of a failed call begins (FAIL-17).
-const MODEL_ERROR: &str = "model_error";
 /// How the names of models begin that cost nothing.
 const MOCK: &str = "mock:";
 
@@ -46,7 +46,7 @@ pub struct Observed {
     /// Whether the model was offered tools.
     pub tools_offered: bool,
     /// What the guardrails did, or why the call failed (07/RUN-8).
-    pub interventions: Vec<String>,
+    pub interventions: Vec<Intervention>,
     /// Time of the whole turn (07/RUN-7).
     pub latency: Duration,
     /// Estimate of its price.
@@ -57,7 +57,7 @@ impl Observed {
     /// True when the turn is the handoff of a call that failed: such a reply says nothing about the prompt.
     #[must_use]
     pub fn had_no_model(&self) -> bool {
-        self.interventions.iter().any(|name| name.starts_with(MODEL_ERROR))
+        self.interventions.iter().any(|noted| matches!(noted, Intervention::ModelError(_)))
     }
 }
 
@@ -226,7 +226,7 @@ fn aborted(escalation: &str, after: Duration, bill: &Bill, actions: Vec<String>)
         reason: reply.escalation_reason,
         actions,
         tools_offered: bill.tools_offered,
-        interventions: vec![format!("{MODEL_ERROR}: aborted")],
+        interventions: vec![Intervention::ModelError("aborted".to_owned())],
         latency: after,
         cost: bill.cost,
     }

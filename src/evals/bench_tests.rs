@@ -45,7 +45,7 @@ async fn the_reply_is_the_one_a_contact_would_get() {
     let seen = bench_of(model, tenant()).observe(&answer("")).await;
     assert_eq!(
         (seen.messages, seen.interventions),
-        (vec!["*450* USD".to_owned()], vec!["field_echo_stripped".to_owned()])
+        (vec!["*450* USD".to_owned()], vec![Intervention::FieldEchoStripped])
     );
 }
 

@@ -174,7 +174,7 @@ impl CaseReport {
             status: outcome.status(),
             failures: failures.clone(),
             actions: seen.actions.clone(),
-            interventions: seen.interventions.clone(),
+            interventions: seen.interventions.iter().map(ToString::to_string).collect(),
             messages: seen.messages.clone(),
             latency_ms: millis(seen.latency),
             cost_usd: dollars(outcome.runs().map(|run| run.seen.cost.get()).sum()),

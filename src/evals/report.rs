@@ -46,7 +46,8 @@ fn details(outcome: &CaseOutcome, run: &Run) -> Vec<String> {
             .filter_map(|(criterion, verdict)| judgement(&criterion.group().to_string(), verdict)),
     );
     if !seen.interventions.is_empty() {
-        lines.push(format!("guardrails: {}", seen.interventions.join(", ")));
+        let words: Vec<String> = seen.interventions.iter().map(ToString::to_string).collect();
+        lines.push(format!("guardrails: {}", words.join(", ")));
     }
     if !seen.actions.is_empty() {
         lines.push(format!("actions: {}", seen.actions.join(", ")));

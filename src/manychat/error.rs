@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use super::said::Said;
 use super::wire::Endpoint;
+use crate::domain::delivery_error as words;
 
 /// A call that did not succeed. Its text names the endpoint and never the key, the contact or what was sent
 /// (API-8, API-49).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ManyChatError {
     /// There is no key, so nothing was sent (API-10): set the variable and restart; what waits is then delivered.
-    #[error("MANYCHAT_API_TOKEN is not set: set it so that the service can reach contacts")]
+    #[error("{}: set it so that the service can reach contacts", words::NO_TOKEN)]
     NoToken,
     /// The client cannot be built: correct what the text names.
     #[error("the client for ManyChat cannot be built: {problem}")]
@@ -20,7 +21,7 @@ pub enum ManyChatError {
         problem: &'static str,
     },
     /// ManyChat refused (API-42). Try again only when [`ManyChatError::class`] says so.
-    #[error("ManyChat refused {endpoint} with {status}{said}")]
+    #[error("{}{endpoint} with {status}{said}", words::REFUSED)]
     Api {
         /// What was called.
         endpoint: Endpoint,
@@ -35,7 +36,7 @@ pub enum ManyChatError {
     },
     /// ManyChat answered with success, but not as it promises: it may have acted, so do not try again (API-43,
     /// API-44).
-    #[error("ManyChat answered {endpoint} with {status}, but {problem}")]
+    #[error("{}{endpoint} with {status}, but {problem}", words::ANSWERED)]
     Response {
         /// What was called.
         endpoint: Endpoint,
@@ -45,7 +46,7 @@ pub enum ManyChatError {
         problem: &'static str,
     },
     /// There was no answer (API-45 to API-47).
-    #[error("no answer from ManyChat to {endpoint}: {reason}")]
+    #[error("{} to {endpoint}: {reason}", words::NO_ANSWER)]
     Connection {
         /// What was called.
         endpoint: Endpoint,
@@ -188,9 +189,9 @@ impl LostBy {
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::Timeout => "timeout",
-            Self::Aborted => "aborted",
-            Self::Network => "network",
+            Self::Timeout => words::TIMEOUT,
+            Self::Aborted => words::ABORTED,
+            Self::Network => words::NETWORK,
         }
     }
 }

@@ -1,6 +1,8 @@
 //! What each failure means.
 
 use super::*;
+use crate::store::outbox;
+use crate::store::outbox_operator::class_of;
 
 fn api(status: u16) -> ManyChatError {
     ManyChatError::Api {
@@ -71,4 +73,59 @@ fn a_failure_that_nobody_knows_is_tried_again() {
         let error = ManyChatError::NotStarted { reason };
         assert_eq!((error.class(), error.may_have_acted()), (Class::Retryable, false), "{error}");
     }
+}
+
+/// GAP-DL-10: an operator reads the class of every kind of error, by the words that a delivery has stored of it. What was not
+/// sent at all for a reason of ours has none: its row waits, or its text names the setting.
+#[test]
+fn an_operator_reads_the_class_of_every_error() {
+    let answered = ManyChatError::Response {
+        endpoint: Endpoint::SetField,
+        status: 200,
+        problem: "the body is not JSON",
+    };
+    let not_started = |reason| ManyChatError::NotStarted { reason };
+    for (error, class) in [
+        (ManyChatError::NoToken, "no API token"),
+        (ManyChatError::Unusable { problem: "the proxy" }, "other"),
+        (api(400), "refused 400"),
+        (answered, "unexpected answer 200"),
+        (lost(LostBy::Timeout, true), "no answer (timeout)"),
+        (lost(LostBy::Aborted, true), "no answer (aborted)"),
+        (lost(LostBy::Network, false), "no answer (network)"),
+        (not_started(Unstarted::HeartbeatTooOld), "other"),
+        (not_started(Unstarted::QueueFull), "other"),
+        (not_started(Unstarted::NotWanted), "other"),
+        (not_started(Unstarted::Stopped), "other"),
+    ] {
+        let stored = [error.to_string(), outbox::reason_of(1, 3, &error.to_string())];
+        for stored in stored {
+            assert_eq!(class_of(&stored), class, "{stored}");
+        }
+    }
+}
+
+/// API-49, GAP-DL-10: stored rows are read by these very words.
+#[test]
+fn an_error_keeps_its_words() {
+    let words = |error: ManyChatError| error.to_string();
+    assert_eq!(
+        words(lost(LostBy::Network, false)),
+        "no answer from ManyChat to /fb/subscriber/addTagByName: network"
+    );
+    assert_eq!(
+        words(lost(LostBy::Aborted, false)),
+        "no answer from ManyChat to /fb/subscriber/addTagByName: aborted"
+    );
+    assert_eq!(
+        words(ManyChatError::NoToken),
+        "MANYCHAT_API_TOKEN is not set: set it so that the service can reach contacts"
+    );
+    let answered = ManyChatError::Response {
+        endpoint: Endpoint::SetField,
+        status: 200,
+        problem: "the body is not JSON",
+    };
+    let text = "ManyChat answered /fb/subscriber/setCustomFieldByName with 200, but the body is not JSON";
+    assert_eq!(words(answered), text);
 }

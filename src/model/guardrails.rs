@@ -10,6 +10,7 @@ pub use wording::ends_with_question;
 
 use self::wording::normalise;
 use super::blank::is_blank;
+use super::intervention::Intervention;
 use super::leak::LeakCheck;
 use super::reply::{Bounds, MAX_MESSAGE_UNITS, MAX_MODEL_MESSAGES, Reply, utf16_units};
 use crate::config::Rules;
@@ -51,7 +52,7 @@ pub struct Checked {
     /// What may reach the contact.
     pub reply: Reply,
     /// What was changed or noticed, in order, for the log (LOG-5); holds no word of the reply.
-    pub interventions: Vec<String>,
+    pub interventions: Vec<Intervention>,
     /// Present exactly when `reply` escalates.
     pub cause: Option<Cause>,
 }
@@ -62,7 +63,7 @@ pub struct Checked {
 pub fn check(object: &Value, rules: &Rules, earlier_agent_texts: &[&str], leaks: &LeakCheck) -> Checked {
     let reply = match Reply::parse(object, Bounds::Validated) {
         Ok(reply) => reply,
-        Err(faults) => return handoff(rules, vec![format!("schema_invalid: {faults}")], Cause::Schema),
+        Err(faults) => return handoff(rules, vec![Intervention::SchemaInvalid(faults)], Cause::Schema),
     };
     let mut interventions = Vec::new();
     let Some(reply) = without_echo_lines(reply, &mut interventions) else {
@@ -73,7 +74,7 @@ pub fn check(object: &Value, rules: &Rules, earlier_agent_texts: &[&str], leaks:
     };
     // GUARD-4, GUARD-5
     if leaks.finds(reply.messages.iter().chain(&reply.closing_question).map(String::as_str)) {
-        return handoff(rules, vec!["prompt_leak_detected".to_owned()], Cause::Leak);
+        return handoff(rules, vec![Intervention::PromptLeakDetected], Cause::Leak);
     }
     let (mut reply, cause) = judge_confidence(reply, rules, &mut interventions);
     // What stands there now may be the tenant's own copy, which goes out as it is (ESC-4).
@@ -101,7 +102,7 @@ pub fn without_echoes(text: String) -> Option<String> {
     echo::strip(text)
 }
 
-fn handoff(rules: &Rules, interventions: Vec<String>, cause: Cause) -> Checked {
+fn handoff(rules: &Rules, interventions: Vec<Intervention>, cause: Cause) -> Checked {
     Checked { reply: low_confidence(rules), interventions, cause: Some(cause) }
 }
 
@@ -110,11 +111,11 @@ fn low_confidence(rules: &Rules) -> Reply {
 }
 
 /// GUARD-2, GUARD-3; `None` when no message is left.
-fn without_echo_lines(mut reply: Reply, interventions: &mut Vec<String>) -> Option<Reply> {
+fn without_echo_lines(mut reply: Reply, interventions: &mut Vec<Intervention>) -> Option<Reply> {
     if !reply.messages.iter().chain(&reply.closing_question).any(|text| echo::has_line(text)) {
         return Some(reply);
     }
-    interventions.push("field_echo_stripped".to_owned());
+    interventions.push(Intervention::FieldEchoStripped);
     reply.messages = reply.messages.into_iter().filter_map(echo::strip).collect();
     reply.closing_question = reply.closing_question.and_then(echo::strip);
     (!reply.messages.is_empty()).then_some(reply)
@@ -122,9 +123,9 @@ fn without_echo_lines(mut reply: Reply, interventions: &mut Vec<String>) -> Opti
 
 /// Messages and a question that show nothing are dropped; `None` when no message is left, which the runner takes for no
 /// reply at all before it comes to this (FAIL-3).
-fn without_blanks(mut reply: Reply, interventions: &mut Vec<String>) -> Option<Reply> {
+fn without_blanks(mut reply: Reply, interventions: &mut Vec<Intervention>) -> Option<Reply> {
     if reply.messages.iter().chain(&reply.closing_question).any(|text| is_blank(text)) {
-        interventions.push("blank_text_dropped".to_owned());
+        interventions.push(Intervention::BlankTextDropped);
         reply.messages.retain(|text| !is_blank(text));
         reply.closing_question = reply.closing_question.filter(|question| !is_blank(question));
     }
@@ -132,22 +133,26 @@ fn without_blanks(mut reply: Reply, interventions: &mut Vec<String>) -> Option<R
 }
 
 /// GUARD-6
-fn judge_confidence(reply: Reply, rules: &Rules, interventions: &mut Vec<String>) -> (Reply, Option<Cause>) {
+fn judge_confidence(
+    reply: Reply,
+    rules: &Rules,
+    interventions: &mut Vec<Intervention>,
+) -> (Reply, Option<Cause>) {
     if reply.escalate {
         return (reply, Some(Cause::Model));
     }
     if reply.confidence < rules.confidence_threshold {
-        interventions.push(format!("confidence_below_threshold: {}", reply.confidence));
+        interventions.push(Intervention::ConfidenceBelowThreshold(reply.confidence));
         return (low_confidence(rules), Some(Cause::Confidence));
     }
     (reply, None)
 }
 
 /// GUARD-7
-fn clamp(reply: &mut Reply, interventions: &mut Vec<String>) {
+fn clamp(reply: &mut Reply, interventions: &mut Vec<Intervention>) {
     if reply.messages.len() > MAX_MODEL_MESSAGES {
         reply.messages.truncate(MAX_MODEL_MESSAGES);
-        interventions.push("messages_truncated".to_owned());
+        interventions.push(Intervention::MessagesTruncated);
     }
     let mut truncated = false;
     for message in &mut reply.messages {
@@ -157,15 +162,15 @@ fn clamp(reply: &mut Reply, interventions: &mut Vec<String>) {
         }
     }
     if truncated {
-        interventions.push("message_truncated".to_owned());
+        interventions.push(Intervention::MessageTruncated);
     }
 }
 
 /// GUARD-8: exactly one question ends the turn.
-fn append_question(reply: &mut Reply, interventions: &mut Vec<String>) {
+fn append_question(reply: &mut Reply, interventions: &mut Vec<Intervention>) {
     let Some(question) = &reply.closing_question else { return };
     if reply.messages.last().is_some_and(|last| ends_with_question(last)) {
-        interventions.push("closing_question_already_in_body".to_owned());
+        interventions.push(Intervention::ClosingQuestionAlreadyInBody);
     } else {
         reply.messages.push(question.clone());
     }
@@ -177,18 +182,18 @@ fn replace_repetition(
     body: usize,
     rules: &Rules,
     earlier_agent_texts: &[&str],
-    interventions: &mut Vec<String>,
+    interventions: &mut Vec<Intervention>,
 ) {
     if !is_repetition(reply, body, earlier_agent_texts) {
         return;
     }
     let Some(closer) = &rules.messages.closer else {
-        interventions.push("duplicate_detected".to_owned());
+        interventions.push(Intervention::DuplicateDetected);
         return;
     };
     reply.messages = vec![closer.clone()];
     reply.closing_question = None;
-    interventions.push("duplicate_replaced".to_owned());
+    interventions.push(Intervention::DuplicateReplaced);
 }
 
 fn is_repetition(reply: &Reply, body: usize, earlier_agent_texts: &[&str]) -> bool {

@@ -15,6 +15,7 @@ use self::steps::Steps;
 use super::blank::is_blank;
 use super::candidate::Candidate;
 use super::guardrails::{self, Cause, Checked};
+use super::intervention::Intervention;
 use super::port::{ModelError, ModelOutput, ModelProvider, Usage};
 use super::prompt::{HistoryTurn, SystemPrompt};
 use super::reply::{Bounds, Faults, Reply};
@@ -65,8 +66,8 @@ pub struct TurnResult {
     pub usage: Usage,
     /// Their cost.
     pub cost: Usd,
-    /// What the guardrails did, or `model_error: <name>`, for the log (LOG-5).
-    pub interventions: Vec<String>,
+    /// What the guardrails did, or the failure of the call, for the log (LOG-5).
+    pub interventions: Vec<Intervention>,
     /// Name of the failure when the call failed (FAIL-17); the turn is then an error, not an escalation of the model
     /// (REP-9).
     pub error: Option<String>,
@@ -225,7 +226,7 @@ fn model_object(output: ModelOutput) -> Result<Value, ModelError> {
 fn failed(tenant: &Tenant, error: &ModelError) -> Checked {
     Checked {
         reply: Reply::handoff(&tenant.rules.messages.escalation, EscalationReason::LowConfidence),
-        interventions: vec![format!("model_error: {}", error.name())],
+        interventions: vec![Intervention::ModelError(error.name())],
         cause: Some(Cause::Error),
     }
 }

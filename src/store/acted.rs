@@ -4,7 +4,8 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use tokio_postgres::Row;
 
-use super::StoreError;
+use super::{Database, StoreError};
+use crate::domain::ConversationId;
 
 /// What the contact's earlier turns have done, for a tenant with flows or fields (TSET-8, ARC-34): the stored summary, if it
 /// was made by this configuration, and every agent turn behind it, bound or not. `$config` is null for other tenants, who
@@ -61,6 +62,28 @@ pub struct ActedTurn {
     /// True when something still holds its staged actions.
     #[serde(default)]
     pub open: bool,
+}
+
+/// Every turn that has acted, as if nothing had been summed up yet; no configuration is called by an empty word. The summary
+/// of `$2` goes with it, so that Settle stores the new one: it says nothing that the turns do not.
+const ANEW: &str = concat!(
+    "with unreadable as (delete from rs_summaries where conversation_id = $1 and upto_seq = $2)
+     select ",
+    acted_columns!("''"),
+    " from conversations c where c.id = $1"
+);
+
+/// Reads what the conversation's earlier turns have done from the turns alone, and forgets the summary up to `upto`, which
+/// nobody can read.
+///
+/// # Errors
+/// When the database does not answer: what was read before stays all that is known.
+pub async fn anew(database: &Database, conversation: ConversationId, upto: i64) -> Result<Acted, StoreError> {
+    let lease = database.lease().await?;
+    let statement = lease.prepared(ANEW).await?;
+    let row = lease.client()?.query_one(&statement, &[conversation.as_uuid(), &upto]).await?;
+    lease.give_back();
+    acted_of(&row)?.ok_or(StoreError::Unexpected { what: "turns.actions" })
 }
 
 /// The column `acted` of a row.

@@ -79,6 +79,32 @@ async fn a_summary_stands_for_the_turns_up_to_it() {
     assert_eq!((ids(&other), other.known.is_none()), (vec!["a", "b"], true));
 }
 
+/// ARC-34: where a summary cannot be read, every turn counts again from the first on, and the next summary replaces it, though
+/// it reaches no further.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unreadable_summary_is_made_anew() {
+    let fixture = Fixture::new().await;
+    acted(&fixture, flow("a"), None).await;
+    let upto = acted(&fixture, None, None).await.turns[0].seq;
+    let summary = |known| Summary { upto_seq: upto, config: "marks".to_owned(), known };
+    acted(&fixture, None, Some(summary(json!("garbled")))).await;
+    let (_, found) = opened(&fixture, Some("marks")).await;
+    let unreadable = found.acted.unwrap();
+    assert_eq!(
+        (ids(&unreadable).len(), unreadable.upto, unreadable.known),
+        (0, upto, Some(json!("garbled")))
+    );
+
+    let made = anew(&fixture.database, found.conversation, upto).await.unwrap();
+    assert_eq!((ids(&made), made.upto, &made.known), (vec!["a"], 0, &None));
+    fixture.client.execute("delete from rs_owed", &[]).await.unwrap();
+    fixture.client.execute("delete from rs_lanes", &[]).await.unwrap();
+    acted(&fixture, None, Some(summary(json!({ "note": "good" })))).await;
+    let (_, found) = opened(&fixture, Some("marks")).await;
+    let found = found.acted.unwrap();
+    assert_eq!((found.upto, found.known), (upto, Some(json!({ "note": "good" }))));
+}
+
 /// ARC-34, ARC-30: a tenant without flows and fields reads nothing of it.
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_read_for_a_tenant_without_tools() {

@@ -126,6 +126,24 @@ pub enum Begun {
     Taken,
 }
 
+impl Begun {
+    /// What the statement's word says; a word that this version does not know is no leave to go on.
+    fn of(word: &str) -> Result<Self, StoreError> {
+        Ok(match word {
+            "yes" => Self::Yes,
+            "before" => Self::Before,
+            "opening_taken" => Self::OpeningTaken,
+            "ended" => Self::EndedFirst,
+            "superseded" => Self::Superseded,
+            "behind" => Self::Behind,
+            "busy" => Self::Busy,
+            "outrun" => Self::Outrun,
+            "taken" => Self::Taken,
+            _ => return Err(StoreError::Unexpected { what: "the beginning of an attempt" }),
+        })
+    }
+}
+
 /// What became of an attempt.
 #[derive(Clone, Debug, Default)]
 pub struct Finish<'attempt> {
@@ -153,7 +171,8 @@ pub async fn kept_back(
     let values = [turn, process, entry, stages_above, once];
     let row = lease.client()?.query_one(&statement, &values).await?;
     lease.give_back();
-    Ok(reason_of(row.try_get("held")?, row.try_get("kept_back")?))
+    let begun = Begun::of(row.try_get("answer")?)?;
+    Ok((begun != Begun::Yes).then_some(begun))
 }
 
 /// Writes down that the request is about to be made. Only [`Begun::Yes`] allows it.
@@ -173,24 +192,7 @@ pub async fn begin(database: &Database, attempt: &Attempt, under: Under) -> Resu
         lease.client()?.query_one(&statement, &values_of(attempt)).await?
     };
     lease.give_back();
-    if row.try_get("begun")? {
-        return Ok(Begun::Yes);
-    }
-    let opened: bool = row.try_get("opened")?;
-    let not_written = if attempt.claims_opening && !opened { Begun::OpeningTaken } else { Begun::Before };
-    Ok(reason_of(row.try_get("held")?, row.try_get("kept_back")?).unwrap_or(not_written))
-}
-
-fn reason_of(held: bool, kept_back: Option<&str>) -> Option<Begun> {
-    match (held, kept_back) {
-        (false, _) => Some(Begun::Superseded),
-        (true, Some("behind")) => Some(Begun::Behind),
-        (true, Some("busy")) => Some(Begun::Busy),
-        (true, Some("outrun")) => Some(Begun::Outrun),
-        (true, Some("ended")) => Some(Begun::EndedFirst),
-        (true, Some(_)) => Some(Begun::Taken),
-        (true, None) => None,
-    }
+    Begun::of(row.try_get("answer")?)
 }
 
 const fn statements_of(under: Under) -> OfKind {

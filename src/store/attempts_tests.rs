@@ -318,3 +318,12 @@ async fn a_recovered_action_is_not_made_behind_a_later_turn() {
     let foreign = Attempt { process: ProcessId::fresh(), ..of(16) };
     assert_eq!(begin(&fixture.database, &foreign, Under::Recovered).await.unwrap(), Begun::Superseded);
 }
+
+/// ARC-46a: a word that nobody knows is an error, and no other turn's flow.
+#[test]
+fn an_unknown_word_is_no_answer() {
+    assert_eq!(Begun::of("taken").unwrap(), Begun::Taken);
+    for word in ["", "Taken", "held"] {
+        assert!(matches!(Begun::of(word), Err(StoreError::Unexpected { .. })), "{word}");
+    }
+}

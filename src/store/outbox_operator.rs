@@ -7,7 +7,7 @@ use tokio_postgres::{Client, Row};
 use uuid::Uuid;
 
 use super::{StoreError, outbox};
-use crate::domain::{ConversationId, TenantId};
+use crate::domain::{ConversationId, TenantId, delivery_error as words};
 
 /// Where a listening worker would hear that a row became due (ARC-47a); the payload is the tenant. The workers of this
 /// version look once a second in any case.
@@ -259,7 +259,7 @@ fn row_of(row: &Row) -> Result<OutboxRow, StoreError> {
 }
 
 /// The class of a stored error. Its words stay behind: the reference stores ManyChat's own, which can quote a contact.
-fn class_of(stored: &str) -> String {
+pub(crate) fn class_of(stored: &str) -> String {
     let error = outbox::error_in(stored);
     let status = || {
         let mut words = error.split([' ', ':', ',']);
@@ -267,18 +267,20 @@ fn class_of(stored: &str) -> String {
     };
     let with_status =
         |class: &str| status().map_or_else(|| class.to_owned(), |code| format!("{class} {code}"));
-    if error.starts_with("ManyChat refused ") {
+    if error.starts_with(words::REFUSED) {
         with_status("refused")
-    } else if error.starts_with("ManyChat answered ") {
+    } else if error.starts_with(words::ANSWERED) {
         with_status("unexpected answer")
-    } else if error.starts_with("no answer from ManyChat") {
-        let known = ["timeout", "aborted", "network"].into_iter().find(|reason| error.ends_with(reason));
+    } else if error.starts_with(words::NO_ANSWER) {
+        let known = [words::TIMEOUT, words::ABORTED, words::NETWORK]
+            .into_iter()
+            .find(|reason| error.ends_with(reason));
         known.map_or_else(|| "no answer".to_owned(), |reason| format!("no answer ({reason})"))
-    } else if error.starts_with("MANYCHAT_API_TOKEN is not set") {
+    } else if error.starts_with(words::NO_TOKEN) {
         "no API token".to_owned()
-    } else if error.starts_with("not sent: the contact wrote more than 24 hours ago") {
+    } else if error.starts_with(words::UNREACHABLE) {
         "too late".to_owned()
-    } else if error.starts_with("contact token write failed") {
+    } else if error.starts_with(words::TOKEN_WRITE_FAILED) {
         with_status("token write failed")
     } else {
         // Nobody knows whose digits those are.

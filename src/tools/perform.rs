@@ -57,6 +57,28 @@ pub struct Progress {
     partial: Vec<Entry>,
     /// The attempt that was perhaps written down, and whose request was not made.
     doubtful: Option<i32>,
+    /// It was told that the outcome of an earlier attempt cannot be read.
+    told_unreadable: bool,
+}
+
+impl Progress {
+    /// The outcomes that a dead process has left of the action of this number; one that cannot be read is left out, and told
+    /// once however often the action is gone on with.
+    fn attempted(&mut self, place: &Place, open: &OpenActions, number: i32) -> Vec<Entry> {
+        let of_this = open.attempted.iter().filter(|(attempt, _)| attempt / PER_ACTION == number);
+        let (mut entries, mut unreadable) = (Vec::new(), false);
+        for (_, entry) in of_this {
+            match serde_json::from_value(entry.clone()) {
+                Ok(entry) => entries.push(entry),
+                Err(_) => unreadable = true,
+            }
+        }
+        if unreadable && !std::mem::replace(&mut self.told_unreadable, true) {
+            let (turn, conversation) = (place.turn, place.conversation);
+            tracing::warn!(%turn, %conversation, "attempt of an action not readable");
+        }
+        entries
+    }
 }
 
 /// Where and for whom an attempt is made.
@@ -116,8 +138,7 @@ impl Performer {
     ) -> Result<Vec<Entry>, Stopped> {
         let mut entries = std::mem::take(&mut progress.partial);
         if entries.is_empty() {
-            let of_this = open.attempted.iter().filter(|(attempt, _)| attempt / PER_ACTION == number);
-            entries.extend(of_this.filter_map(|(_, entry)| serde_json::from_value(entry.clone()).ok()));
+            entries = progress.attempted(place, open, number);
         }
         let chain = std::iter::successors(Some(action), |action| action.follow_on());
         for (depth, action) in (0..PER_ACTION).zip(chain) {

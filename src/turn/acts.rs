@@ -16,16 +16,18 @@ use crate::config::{CARRIES_OUT_FOLLOW_UPS, SENDS_OPENING, Tenant, Tools};
 use crate::domain::Binding;
 use crate::funnel::Standing;
 use crate::model::{self, Cause};
-use crate::store::acted::{Acted, ActedTurn};
-use crate::store::lanes;
+use crate::store::acted::{self, Acted, ActedTurn};
 use crate::store::open::OpenTurn;
 use crate::store::settle::Summary;
-use crate::tools::{Ending, FlowMode, IN_FLIGHT_LIMIT, Known, Offer, Performer, TurnPlace, TurnTools};
+use crate::store::{StoreError, lanes};
+use crate::tools::{Ending, Entry, FlowMode, IN_FLIGHT_LIMIT, Known, Offer, Performer, TurnPlace, TurnTools};
 
 /// How much of the lane's time may have passed between Open and the model's call.
 const BEFORE_THE_MODEL: Duration = Duration::from_secs(3);
 /// How long holding the lane may take.
 const HOLD_LIMIT: Duration = Duration::from_secs(2);
+/// How long a turn waits for what earlier ones have done, when their summary cannot be read.
+const ANEW_LIMIT: Duration = Duration::from_secs(1);
 /// After how long an entry that is still staged, and that nothing holds any more, has no outcome to come: no delivery is tried
 /// for longer (BOX-10).
 const NEVER_RESOLVED: SignedDuration = SignedDuration::from_hours(48);
@@ -59,13 +61,19 @@ pub fn tools_of(context: &TurnContext, request: &TurnRequest, opened: &OpenTurn)
         nudge: false,
         follow_ups: CARRIES_OUT_FOLLOW_UPS,
         flows: FlowMode::AtCall(reach),
-        earlier: opened
-            .attempted
-            .iter()
-            .filter_map(|entry| serde_json::from_value(entry.clone()).ok())
-            .collect(),
+        earlier: opened.attempted.iter().filter_map(|entry| earlier(request, opened, entry)).collect(),
     };
     Some(Arc::new(TurnTools::new(offer)))
+}
+
+/// What the first run of the turn has attempted; one that this version cannot read is left out.
+fn earlier(request: &TurnRequest, opened: &OpenTurn, entry: &Value) -> Option<Entry> {
+    let read = serde_json::from_value(entry.clone()).ok();
+    if read.is_none() {
+        let (turn, conversation) = (request.id, opened.conversation);
+        tracing::warn!(%turn, %conversation, "attempt of an action not readable");
+    }
+    read
 }
 
 /// LIM-17: the tenant can keep tools from messages that do not prove their contact.
@@ -108,16 +116,31 @@ pub fn acted_by(tenant: &Tenant) -> Option<String> {
 /// Everything that earlier turns have done.
 fn known(tools: &Tools, acted: Option<&Acted>) -> Known {
     let Some(acted) = acted else { return Known::default() };
-    let mut known = stored(acted);
+    let mut known = stored(acted).unwrap_or_default();
     for turn in &acted.turns {
         known.fold(tools, turn.at, &turn.actions);
     }
     known
 }
 
-fn stored(acted: &Acted) -> Known {
-    let known = acted.known.clone().map(serde_json::from_value);
-    known.and_then(Result::ok).unwrap_or_default()
+/// The stored summary, an empty one where there is none; `None` when it cannot be read.
+fn stored(acted: &Acted) -> Option<Known> {
+    acted.known.clone().map_or(Some(Known::default()), |known| serde_json::from_value(known).ok())
+}
+
+/// Where the stored summary cannot be read, folds everything anew from the turns (ARC-34): nothing in it is taken for never
+/// done. Does nothing else.
+pub async fn mend_summary(context: &TurnContext, opened: &mut OpenTurn) {
+    let Some(unreadable) = opened.acted.as_ref().filter(|acted| stored(acted).is_none()) else { return };
+    let (conversation, upto) = (opened.conversation, unreadable.upto);
+    tracing::warn!(%conversation, "summary of earlier actions not readable: made anew");
+    let reading = acted::anew(&context.database, conversation, upto);
+    match tokio::time::timeout(ANEW_LIMIT, reading).await.unwrap_or(Err(StoreError::InDoubt)) {
+        Ok(acted) => opened.acted = Some(acted),
+        Err(error) => {
+            tracing::warn!(%conversation, err = %error, "summary of earlier actions not made anew");
+        }
+    }
 }
 
 /// The summary that Settle stores: further than the stored one, and never past a turn whose actions are not all done
@@ -128,7 +151,8 @@ pub(super) fn summary(request: &TurnRequest, opened: &OpenTurn, now: Timestamp) 
 }
 
 fn summed(tools: &Tools, config: String, acted: &Acted, now: Timestamp) -> Option<Summary> {
-    let (mut known, mut upto_seq) = (stored(acted), acted.upto);
+    // One that cannot be read stays: what it counts would be missing in a new one.
+    let (mut known, mut upto_seq) = (stored(acted)?, acted.upto);
     for turn in acted.turns.iter().take_while(|turn| !may_change(turn, now)) {
         known.fold(tools, turn.at, &turn.actions);
         upto_seq = turn.seq;

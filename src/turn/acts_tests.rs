@@ -58,6 +58,24 @@ fn what_earlier_turns_did_is_the_summary_and_all_behind_it() {
     assert_eq!(super::known(&tools(), None), Known::default());
 }
 
+/// ARC-34: a summary that cannot be read is no empty one: none is stored in its place that would lack what it counts.
+#[test]
+fn an_unreadable_summary_is_not_an_empty_one() {
+    let acted = |known| Acted { known, upto: 3, turns: vec![turn(4, "a", "performed")] };
+    let summed = |acted: &Acted| summed(&tools(), "config".to_owned(), acted, Timestamp::UNIX_EPOCH);
+    for known in [json!({}), json!("flows"), json!({ "sent_flows": 3 })] {
+        let unreadable = acted(Some(known));
+        assert_eq!((stored(&unreadable), summed(&unreadable).is_none()), (None, true), "{unreadable:?}");
+        assert!(known_of(&unreadable).has_sent("a", Timestamp::UNIX_EPOCH), "later turns count all the same");
+    }
+    assert_eq!(stored(&acted(None)), Some(Known::default()));
+    assert_eq!(summed(&acted(None)).map(|summary| summary.upto_seq), Some(4));
+}
+
+fn known_of(acted: &Acted) -> Known {
+    known(&tools(), Some(acted))
+}
+
 /// ARC-34: the summary goes as far as everything is done, never past a turn with a `staged` entry.
 #[test]
 fn a_summary_never_passes_what_is_not_done() {

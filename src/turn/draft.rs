@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::channel::{self, MarkStyle};
 use crate::domain::{EscalationReason, Outcome};
-use crate::model::{self, Bill, Cause, Figures, LeakCheck, Reply, TurnResult};
+use crate::model::{self, Bill, Cause, Figures, Intervention, LeakCheck, Reply, TurnResult};
 use crate::store::settle::CheckRow;
 use crate::tools::Finished;
 
@@ -115,7 +115,7 @@ impl Draft {
         let leaks = !is_known && leaks.finds(texts.iter().map(String::as_str));
         if leaks || texts.is_empty() {
             if leaks {
-                result.interventions = vec!["prompt_leak_detected".to_owned()];
+                result.interventions = vec![Intervention::PromptLeakDetected];
             }
             result.reply = Reply::handoff(escalation, EscalationReason::LowConfidence);
             result.cause = Some(Cause::Leak);
@@ -159,18 +159,20 @@ impl Draft {
 }
 
 /// GUARD-2: told once, whether the raw text or the converted one has the lines.
-fn note_echoes(texts: &[String], interventions: &mut Vec<String>) {
-    const STRIPPED: &str = "field_echo_stripped";
-    let told = interventions.iter().any(|name| name == STRIPPED);
+fn note_echoes(texts: &[String], interventions: &mut Vec<Intervention>) {
+    let told = interventions.contains(&Intervention::FieldEchoStripped);
     if !told && texts.iter().any(|text| model::echoes(text)) {
-        interventions.push(STRIPPED.to_owned());
+        interventions.push(Intervention::FieldEchoStripped);
     }
 }
 
 /// What the model said of its own certainty. A reply that was replaced has ours instead; one that was replaced for its
 /// confidence has the model's in the intervention (GUARD-6).
 fn confidence_of(result: &TurnResult) -> Option<f64> {
-    let judged = |line: &String| line.strip_prefix("confidence_below_threshold: ")?.parse().ok();
+    let judged = |noted: &Intervention| match noted {
+        Intervention::ConfidenceBelowThreshold(confidence) => Some(*confidence),
+        _ => None,
+    };
     match result.cause {
         None | Some(Cause::Model) => Some(result.reply.confidence),
         Some(Cause::Confidence) => result.interventions.iter().find_map(judged),
@@ -178,16 +180,16 @@ fn confidence_of(result: &TurnResult) -> Option<f64> {
     }
 }
 
-/// The names of the interventions and of the failure; what stands behind a colon are values.
+/// The names of the interventions and of the failure, without values.
 fn names(result: &TurnResult) -> Vec<String> {
-    let named = result.interventions.iter().map(|line| line.split(':').next().unwrap_or_default());
-    named.chain(result.error.as_deref()).map(str::to_owned).collect()
+    let named = result.interventions.iter().map(|noted| noted.name().to_owned());
+    named.chain(result.error.clone()).collect()
 }
 
 /// True when the model wrote the text; a handoff of ours and the tenant's closer are copy.
 fn is_model_text(result: &TurnResult) -> bool {
     let model_decided = matches!(result.cause, None | Some(Cause::Model));
-    let replaced = result.interventions.iter().any(|name| name == "duplicate_replaced");
+    let replaced = result.interventions.contains(&Intervention::DuplicateReplaced);
     model_decided && !replaced
 }
 
@@ -312,7 +314,7 @@ mod tests {
         unsure.reply = Reply::handoff("We call you.", EscalationReason::LowConfidence);
         unsure.cause = Some(Cause::Confidence);
         unsure.interventions =
-            vec!["field_echo_stripped".to_owned(), "confidence_below_threshold: 0.41".to_owned()];
+            vec![Intervention::FieldEchoStripped, Intervention::ConfidenceBelowThreshold(0.41)];
         let draft = Draft::of_model(unsure, MarkStyle::Plain, "unused", &LeakCheck::default());
         let names = vec!["field_echo_stripped".to_owned(), "confidence_below_threshold".to_owned()];
         let expected = CheckRow {
@@ -325,7 +327,7 @@ mod tests {
         let mut failed = result("raw");
         failed.cause = Some(Cause::Error);
         failed.error = Some("provider_status_500".to_owned());
-        failed.interventions = vec!["model_error: provider_status_500".to_owned()];
+        failed.interventions = vec![Intervention::ModelError("provider_status_500".to_owned())];
         let checks =
             Draft::of_model(failed, MarkStyle::Plain, "unused", &LeakCheck::default()).checks().unwrap();
         assert_eq!((checks.cause, checks.confidence), (Some("error"), None));

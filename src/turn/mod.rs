@@ -17,7 +17,7 @@ mod steps;
 mod takeover;
 mod tokens;
 
-pub use acts::{acted_by, plays_for, tools_of};
+pub use acts::{acted_by, mend_summary, plays_for, tools_of};
 pub use answers::{Answers, Delivery};
 pub use binding::{ContactToken, NoRandomness, digest};
 pub use context::{Snapshot, Snapshots, TurnContext, TurnSettings};

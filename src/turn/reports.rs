@@ -51,7 +51,7 @@ fn report_model(opened: &OpenTurn, result: &TurnResult, deferred: bool) {
         }
     }
     if !result.interventions.is_empty() {
-        let list = Value::from(result.interventions.clone()).to_string();
+        let list = Value::from_iter(result.interventions.iter().map(ToString::to_string)).to_string();
         tracing::info!(%conversation, json.interventions = list.as_str(), deferred = deferred.then_some(true), "guardrails intervened");
     }
 }

@@ -96,7 +96,8 @@ pub async fn open(context: &TurnContext, request: &TurnRequest, limit: Option<Du
         takeover_secs: context.pulse.others_dead_secs(),
     };
     match within(limit, store_open::open(&patient(&context.database, limit), &flight)).await {
-        Ok(Opened::Started(turn)) => {
+        Ok(Opened::Started(mut turn)) => {
+            acts::mend_summary(context, &mut turn).await;
             report_binding(context, &turn);
             write_issued(context, &turn, live, fresh);
             OpenReport::Started(turn)

@@ -140,3 +140,31 @@ async fn a_changed_offering_is_told_once() {
     app.run("update conversations set offering = 'gone-course'").await;
     assert_eq!(told("foundation").await, "OFFERING: foundation");
 }
+
+/// ARC-34, TSET-8, LOG-9: a summary that cannot be read is not taken for one in which nothing was done: what earlier turns did
+/// is read from the turns, told once without a word of it, and summed up again.
+#[tokio::test]
+async fn an_unreadable_summary_is_made_anew() {
+    let stub = StubManyChat::start().await;
+    let (setup, asked) = selling(&stub);
+    let app = setup.start().await;
+    let funnel = async || {
+        app.send("hello").await;
+        asked.lock().unwrap().last().is_some_and(|last| last.contains("FUNNEL: link_sent"))
+    };
+    assert!(!funnel().await);
+    let sold =
+        json!([{ "tool": "set_field", "id": "funnel_stage", "value": "link_sent", "status": "performed" }]);
+    app.run(&format!("update turns set actions = '{sold}' where role = 'agent'")).await;
+    assert!(funnel().await);
+    let summary = "select known ->> 'stage' as stage from rs_summaries";
+    assert_eq!(app.await_rows(summary).await, [json!({ "stage": "link_sent" })]);
+
+    app.run("update rs_summaries set known = '\"garbled\"'").await;
+    assert!(funnel().await);
+    assert_eq!(app.await_rows(summary).await, [json!({ "stage": "link_sent" })]);
+    assert!(funnel().await);
+    let told = app.logs("summary of earlier actions not readable: made anew");
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0]["conversation"].is_string() && !told[0].to_string().contains("garbled"), "{told:?}");
+}

@@ -6,12 +6,10 @@ use super::actor::WorkerParts;
 use super::ending::{Called, Ended, Named, Next, given_back, next, record, until_written, while_held};
 use crate::actors::acting::Path;
 use crate::domain::ContactText;
+use crate::domain::delivery_error::UNREACHABLE;
 use crate::manychat::ManyChatError;
 use crate::store::outbox::{self, Claim, Held};
 use crate::telemetry::crash_points::{self, Point};
-
-/// Why a reply, or what is left of it, is given up untried (ARC-46).
-const UNREACHABLE: &str = "not sent: the contact wrote more than 24 hours ago";
 
 /// Delivers what is left of the reply (GAP-DL-2) and records the end.
 pub(super) async fn deliver(parts: &WorkerParts, claim: Claim) -> Ended {

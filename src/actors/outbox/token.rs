@@ -4,6 +4,7 @@
 use super::actor::WorkerParts;
 use super::ending::{Called, Ended, Named, Next, given_back, next, record, while_held};
 use crate::domain::Redacted;
+use crate::domain::delivery_error::TOKEN_WRITE_FAILED;
 use crate::manychat::{ManyChatError, Priority};
 use crate::store::outbox::{Held, TokenClaim};
 use crate::store::tokens::{self, Replaced};
@@ -67,8 +68,8 @@ const fn named(claim: &TokenClaim) -> Named {
 /// All that is kept of a failed token write: ManyChat's answer could quote the token (BOX-15).
 fn error_text(error: &ManyChatError) -> String {
     match error.status() {
-        Some(status) => format!("contact token write failed: {status}"),
-        None => "contact token write failed".to_owned(),
+        Some(status) => format!("{TOKEN_WRITE_FAILED}: {status}"),
+        None => TOKEN_WRITE_FAILED.to_owned(),
     }
 }
 

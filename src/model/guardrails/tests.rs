@@ -82,7 +82,7 @@ fn echo_lines_are_stripped_and_the_rest_is_kept() {
     {
         let result = checked(&answer(json!([format!("It is $25.00.\n{line}"), " On Mondays. "])));
         assert_eq!(result.reply.messages, ["It is $25.00.", " On Mondays. "], "{line}");
-        assert_eq!((result.interventions, result.cause), (vec!["field_echo_stripped".to_owned()], None));
+        assert_eq!((result.interventions, result.cause), (vec![Intervention::FieldEchoStripped], None));
     }
 }
 
@@ -221,7 +221,7 @@ fn a_repetition_is_replaced_by_the_closer() {
         assert_eq!(result.reply.messages, [CLOSER], "{earlier}");
         assert_eq!(result.reply.closing_question, None);
         assert_eq!((result.reply.escalate, result.reply.confidence), (false, 0.9));
-        assert_eq!((result.interventions, result.cause), (vec!["duplicate_replaced".to_owned()], None));
+        assert_eq!((result.interventions, result.cause), (vec![Intervention::DuplicateReplaced], None));
     }
 }
 
@@ -230,7 +230,7 @@ fn a_repetition_is_replaced_by_the_closer() {
 fn a_repetition_without_a_closer_goes_out() {
     let result = check(&answer(json!(["a 🙂", " B"])), &rules(), &["A\nB"], &no_secrets());
     assert_eq!(result.reply.messages, ["a 🙂", " B"]);
-    assert_eq!((result.interventions, result.cause), (vec!["duplicate_detected".to_owned()], None));
+    assert_eq!((result.interventions, result.cause), (vec![Intervention::DuplicateDetected], None));
 }
 
 /// GUARD-10: what is not compared.

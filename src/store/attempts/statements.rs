@@ -124,7 +124,7 @@ macro_rules! kept_back {
 }
 
 /// Writes the attempt when `held` has a row and nothing keeps it back, and claims the opening with it where that is asked
-/// for (FN-OPEN-9). One that the same process has begun and not finished is begun again where $8 allows it.
+/// for (FN-OPEN-9). Its answer is one word, a word of [`Begun`](super::Begun). One that the same process has begun and not finished is begun again where $8 allows it.
 macro_rules! begin {
     ($held:literal, $behind:ident, $ended:ident) => {
         concat!(
@@ -148,22 +148,28 @@ macro_rules! begin {
               on conflict (turn_id, action) do update set started_at = now()
                 where $8 and a.finished_at is null and a.process_id = excluded.process_id
               returning 1)
-            select exists (select 1 from held) as held, exists (select 1 from begun) as begun,
-                   exists (select 1 from opening) as opened, (select kept_back from judged) as kept_back"
+            select coalesce(
+              (select kept_back from judged),
+              case when not exists (select 1 from held) then 'superseded'
+                   when exists (select 1 from begun) then 'yes'
+                   when $7 and not exists (select 1 from opening) then 'opening_taken'
+                   else 'before' end) as answer"
         )
     };
 }
 
-/// What [`begin!`] would find in the way, without writing anything.
+/// What [`begin!`] would find in the way, without writing anything; `yes` when that is nothing.
 macro_rules! look {
     ($held:literal, $behind:ident, $ended:ident) => {
         concat!(
             "with held as (",
             $held,
             ")
-            select exists (select 1 from held) as held, (select ",
+            select coalesce(
+              (select ",
             kept_back!($behind, $ended),
-            " from held) as kept_back"
+            " from held),
+              case when exists (select 1 from held) then 'yes' else 'superseded' end) as answer"
         )
     };
 }
