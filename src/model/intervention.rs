@@ -68,14 +68,14 @@ impl fmt::Display for Intervention {
 #[cfg(test)]
 impl PartialEq<&str> for Intervention {
     fn eq(&self, text: &&str) -> bool {
-        self.to_string() == *text
+        self.to_string().as_str() == *text
     }
 }
 
 #[cfg(test)]
 impl PartialEq<String> for Intervention {
     fn eq(&self, text: &String) -> bool {
-        self.to_string() == *text
+        self == &text.as_str()
     }
 }
 
