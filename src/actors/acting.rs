@@ -129,9 +129,13 @@ impl Acting {
     /// process (STAGE-6): what a dead process has left of them is its recoverer's, and nobody waits longer than the database
     /// says.
     async fn work_off(&self, open: &OpenActions, path: Path) {
-        let (mut progress, mut behind) = (Progress::default(), BEHIND);
+        let (mut progress, mut behind, mut done) = (Progress::default(), BEHIND, 0);
         loop {
-            match self.performer.perform(open, &mut progress).await {
+            let performed = self.performer.perform(open, &mut progress).await;
+            if progress.groups.len() > done {
+                (behind, done) = (BEHIND, progress.groups.len());
+            }
+            match performed {
                 Ok(()) => break,
                 Err(Stopped::Behind) if self.pulse.holds(open.process) => {
                     tokio::time::sleep(behind).await;

@@ -171,14 +171,15 @@ impl Directory {
         left.is_some()
     }
 
-    /// An actor has ended without asking. Its successor takes over what waits.
+    /// An actor has ended without asking. Its successor takes over what waits, and the replies that are still under way: what
+    /// comes meanwhile goes behind them (ARC-43).
     pub(super) fn ended(self: &Arc<Self>, key: &ContactKey, generation: u64) {
         let Place::Occupied(mut place) = self.residents.entry(key.clone()) else { return };
         if place.get().generation != generation {
             return;
         }
         self.failed.fetch_add(1, Ordering::Relaxed);
-        if place.get().mailbox.len() == 0 {
+        if place.get().mailbox.is_at_rest() {
             place.remove();
             return;
         }

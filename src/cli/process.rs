@@ -158,13 +158,17 @@ fn listen(
     Ok(Some(server))
 }
 
+/// What a stop allows beyond a model's longest time for the requests to ManyChat that a turn has under way (FLOW-7): enough for
+/// a slow one, and with the rest below the minute that containers get.
+const SLOW_REQUESTS: Duration = Duration::from_secs(15);
+
 /// Stops accepting, answers what is open, lets late turns settle, ends the actors (CLI-24, ARC-49).
 async fn shut_down(server: Option<Server>, system: System, settings: &Settings) {
     if let Some(server) = server {
         server.begin_drain();
         server.stop().await;
     }
-    let longest: Duration = settings.model_abort + settings.race_deadline;
+    let longest = settings.model_abort + settings.race_deadline + SLOW_REQUESTS;
     let drained = system.stop(longest).await;
     if drained.unrecorded > 0 {
         tracing::error!(

@@ -11,7 +11,7 @@ use deadpool_postgres::{
 use futures_util::future::BoxFuture;
 use futures_util::future::join_all;
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
 use tokio_postgres::{Client, Config};
 
@@ -48,8 +48,9 @@ impl Default for PoolLimits {
     }
 }
 
-/// First and longest pause before a connection is asked for again, unless one of ours becomes free before.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(500));
+/// Pause before a connection that could not be had is asked for again, by all who wait together: a server that is starting is
+/// not asked more often because many messages wait for it.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// The pool of one process; cheap to clone.
 #[derive(Clone)]
@@ -58,6 +59,8 @@ pub struct Database {
     rules: LeaseRules,
     /// Rung when a connection is given back.
     returned: Arc<Notify>,
+    /// Whose turn it is to ask again where none could be had.
+    turns: Arc<Semaphore>,
     /// Until when a connection is asked for again where none could be had.
     patience: Option<Instant>,
 }
@@ -85,7 +88,7 @@ impl Database {
             .map_err(|_| StoreError::Unavailable { reason: "the pool could not be built" })?;
         io.spawn(close_idle(pool.clone(), limits.idle));
         let rules = LeaseRules { answer: limits.answer, pooled };
-        Ok(Self { pool, rules, returned: Arc::default(), patience: None })
+        Ok(Self { pool, rules, returned: Arc::default(), turns: Arc::new(Semaphore::new(1)), patience: None })
     }
 
     /// `select 1`, for `/ready` (HTTP-3).
@@ -121,18 +124,26 @@ impl Database {
     }
 
     /// A server that refuses another connection, or is starting, may take one in a moment; and the pool tells whoever asked
-    /// for a new one nothing of those that are given back.
+    /// for a new one nothing of those that are given back. Who waits longest asks first.
     async fn ask_again(&self, cause: &mut StoreError) -> Result<Lease, StoreError> {
-        let mut pause = PAUSES.0;
         loop {
             match self.ask().await {
                 Err(error) if !self.pool.is_closed() => *cause = error,
                 asked => return asked,
             }
-            // Whether it was rung or not: it is asked again.
-            let _ = tokio::time::timeout(pause, self.returned.notified()).await;
-            pause = (pause * 2).min(PAUSES.1);
+            // Whatever ends the wait: it is asked again.
+            tokio::select! {
+                () = self.returned.notified() => {}
+                () = self.my_turn() => {}
+            }
         }
+    }
+
+    /// One of all who wait, after the pause.
+    async fn my_turn(&self) {
+        // It is never closed.
+        let _turn = self.turns.acquire().await;
+        tokio::time::sleep(PAUSE).await;
     }
 
     /// Closes every connection; running work fails.

@@ -71,6 +71,28 @@ async fn deaf() -> (TcpListener, Address) {
     (listener, config.into())
 }
 
+/// DEC-26: a server that gives no connection is asked again for all who wait together, not by each of them.
+#[tokio::test]
+async fn many_who_wait_ask_as_one() {
+    const WAITING: usize = 60;
+    let (listener, address) = deaf().await;
+    let database = Database::new(address, Handle::current(), PoolLimits::default()).unwrap();
+    let patient = database.until(Instant::now() + Duration::from_secs(1));
+    let asking = futures_util::future::join_all((0..WAITING).map(|_| patient.lease()));
+    tokio::pin!(asking);
+    let mut asked = 0;
+    let given_up = loop {
+        tokio::select! {
+            // Taken and dropped at once: refused.
+            opened = listener.accept() => asked += usize::from(opened.is_ok()),
+            given_up = &mut asking => break given_up,
+        }
+    };
+    assert!(given_up.iter().all(Result::is_err));
+    let second = usize::try_from(Duration::from_secs(1).as_millis() / PAUSE.as_millis()).unwrap();
+    assert!((2..=WAITING + second + 10).contains(&asked), "asked {asked} times");
+}
+
 /// ARC-31: a connection that nobody waits for any longer is closed, whoever has stopped waiting: the pool or its user.
 #[tokio::test]
 async fn an_abandoned_opening_leaves_no_socket() {

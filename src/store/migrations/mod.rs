@@ -154,9 +154,12 @@ impl Migrator<'_> {
 
     /// Tries the whole transaction again while a table is locked by others (MIG-7).
     async fn apply(&self, client: &mut Client, migration: &Migration) -> Result<(), MigrationError> {
-        let give_up = Instant::now() + self.limits.retry;
+        let mut give_up = None;
         loop {
-            match self.attempt(client, migration).await {
+            let attempted = self.attempt(client, migration).await;
+            // Building indexes ahead takes its own time.
+            let give_up = *give_up.get_or_insert_with(|| Instant::now() + self.limits.retry);
+            match attempted {
                 Err(Attempt::Driver(error)) if is_lock_conflict(&error) => {
                     if Instant::now() + self.limits.pause >= give_up {
                         return Err(MigrationError::TableBusy { migration: migration.name });
