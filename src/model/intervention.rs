@@ -68,14 +68,16 @@ impl fmt::Display for Intervention {
 #[cfg(test)]
 impl PartialEq<&str> for Intervention {
     fn eq(&self, text: &&str) -> bool {
-        self.to_string().as_str() == *text
+        let words = self.to_string();
+        words == *text
     }
 }
 
 #[cfg(test)]
 impl PartialEq<String> for Intervention {
     fn eq(&self, text: &String) -> bool {
-        self == &text.as_str()
+        let words = self.to_string();
+        words == *text
     }
 }
 
