@@ -16,8 +16,8 @@ pub(super) struct BootstrapArguments {
 /// Prints what was written and what was kept. Tools are opt-in (DEMO-2).
 pub(super) fn run(arguments: &BootstrapArguments) -> anyhow::Result<ExitCode> {
     let directory = Path::new(".");
-    // A `.env` that cannot be read is kept like any other; the next command says what is wrong with it.
-    let folder = demo::config_dir(&config::process_environment().unwrap_or_default());
+    // A `.env` that cannot be read may name another folder, so nothing is written before it can.
+    let folder = demo::config_dir(&config::process_environment()?);
     let mut reports = demo::write_missing(directory, &folder)?;
     if arguments.tools {
         reports.push(demo::write_missing_tools(directory, &folder)?);

@@ -51,9 +51,10 @@ pub(super) struct ShowArguments {
 
 /// Arguments of `retry` and `discard`.
 #[derive(clap::Args, Debug)]
+#[command(group = clap::ArgGroup::new("rows").args(["ids", "all_dead"]).required(true))]
 pub(super) struct ChangeArguments {
     /// Ids of dead rows
-    #[arg(required_unless_present = "all_dead", conflicts_with = "all_dead", value_parser = super::id)]
+    #[arg(value_parser = super::id)]
     ids: Vec<Uuid>,
     /// Every dead row
     #[arg(long)]
@@ -247,7 +248,8 @@ mod tests {
             assert!(matches!(which(&read(words).unwrap().change), Which::AllDead), "{words:?}");
         }
         for words in [&[][..], &["--json"], &["--all-dead", ID], &["--json", "--all-dead", ID]] {
-            assert!(read(words).is_err(), "{words:?}");
+            let refused = read(words).unwrap_err().to_string();
+            assert!(refused.contains("<IDS|--all-dead>"), "both ways are named for {words:?}: {refused}");
         }
     }
 }

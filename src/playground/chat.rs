@@ -21,6 +21,7 @@ use crate::domain::{ChannelName, Redacted, SubscriberId, millis};
 use crate::manychat::{DEVELOPMENT_CONTACT, DevelopmentAccount, Happening, Trouble};
 use crate::model::{MockMood, MockSwitch};
 use crate::store::playground;
+use crate::turn::{Snapshots, TurnContext};
 
 /// ManyChat ends its call after this long, and so does the playground.
 const PLATFORM_LIMIT: Duration = Duration::from_secs(10);
@@ -51,7 +52,9 @@ struct Inner {
     board: Arc<Board>,
     account: Option<Arc<DevelopmentAccount>>,
     mock: Option<MockSwitch>,
-    services: Services,
+    /// Of the services only this: all of them hold the heartbeat, which ends when its last holder does.
+    context: Arc<TurnContext>,
+    snapshots: Arc<Snapshots>,
     http: reqwest::Client,
     address: String,
     secret: Redacted<String>,
@@ -85,7 +88,8 @@ impl Playground {
             board: Arc::new(Board::new(about(settings), Switches::default())),
             account,
             mock: controls.mock,
-            services,
+            context: services.context,
+            snapshots: services.snapshots,
             http,
             address: format!("http://127.0.0.1:{}{MESSAGE_PATH}", settings.port),
             key: Key::of(&secret),
@@ -145,7 +149,7 @@ impl Playground {
 
     /// A reload can bring tools or take them away (RLD-1).
     fn show_tools(&self) {
-        let snapshot = self.inner.services.snapshots.current();
+        let snapshot = self.inner.snapshots.current();
         self.inner.board.set_tools(snapshot.tenant.tools.as_ref().is_some_and(Tools::offers_any));
     }
 
@@ -203,7 +207,7 @@ impl Playground {
             .map_err(|_| format!("The service answered {status} with something that is no Dynamic Block."))?;
         let took_ms = millis(started.elapsed());
         let texts: Vec<String> = block.content.messages.into_iter().map(shown).collect();
-        let role = role(&texts, &inner.services.snapshots.current().tenant.rules.messages);
+        let role = role(&texts, &inner.snapshots.current().tenant.rules.messages);
         Ok(What::Reply { texts, took_ms, role })
     }
 
@@ -212,7 +216,7 @@ impl Playground {
         while let Some(Happening { contact, what }) = happenings.recv().await {
             let known = self.inner.board.channel_of(contact.expose());
             let channel = known.map_or(self.inner.channel, |(_, channel)| channel);
-            let snapshot = self.inner.services.snapshots.current();
+            let snapshot = self.inner.snapshots.current();
             let tools = snapshot.tenant.tools.as_ref();
             self.inner.board.write(&contact, channel, names::line(what, tools));
             if let Some(account) = &self.inner.account {
@@ -226,7 +230,7 @@ impl Playground {
     async fn refresh(self) {
         let mut ticks = tokio::time::interval(REFRESH);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let context = &self.inner.services.context;
+        let context = &self.inner.context;
         let board = &self.inner.board;
         while !board.is_closed() {
             ticks.tick().await;
@@ -237,7 +241,7 @@ impl Playground {
             }
             match playground::records(&context.database, &context.settings.tenant, &subscribers).await {
                 Ok(records) => {
-                    let rules = &self.inner.services.snapshots.current().tenant.rules;
+                    let rules = &self.inner.snapshots.current().tenant.rules;
                     board.set_records(records, rules.handoff.is_some());
                     board.set_trouble(None);
                 }

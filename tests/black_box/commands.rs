@@ -322,6 +322,12 @@ fn bootstrap_writes_into_config_dir() {
     let written = command(&other.path, &BTreeMap::new(), &["bootstrap"]);
     assert!(written.stdout.contains("created  a/b/rules.json\n"), "{}{}", written.stdout, written.stderr);
     assert!(written.stdout.contains("kept     .env\n"), "{}", written.stdout);
+    // One that cannot be read may name another folder.
+    let unread = Folder::new();
+    fs::create_dir(unread.path.join(".env")).unwrap();
+    let refused = command(&unread.path, &BTreeMap::new(), &["bootstrap"]);
+    assert!(refused.code == Some(1) && refused.stderr.contains(".env: cannot be read"), "{}", refused.stderr);
+    assert!(!unread.path.join("config").exists());
 }
 
 /// CLI-7, DEC-6: keys of a file and words of the command line are printed without their control characters.
