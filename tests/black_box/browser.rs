@@ -181,6 +181,11 @@ async fn errors_and_a_lost_stream_are_shown() {
     page.press("Enter");
     page.wait_for(".theirs .bubble", "$450.00");
     assert_eq!(page.value("document.querySelector('#failure').hidden"), true);
+    // DEC-16: another secret ends the key of an open page, which says so.
+    app.stop(libc::SIGTERM).await;
+    app.env.insert("MANYCHAT_SHARED_SECRET".to_owned(), "a-secret-after-the-rotation".to_owned());
+    app.launch().await;
+    page.wait_for("#lost", "open the playground with the address");
 }
 
 /// DEC-16: several contacts, each with a history of its own; everything can be reached with the keyboard and has a name.

@@ -100,13 +100,37 @@ function connected(yes) {
   byId("lost").hidden = yes;
 }
 
-// A browser gives up on a stream that was refused, and does not notice one that fell silent.
-setInterval(() => {
-  const silent = Date.now() - heard > SILENCE_MS;
-  if (source.readyState === EventSource.CLOSED || silent) {
-    connected(false);
-    connect();
+// Why the service refuses the stream, which a stream itself does not tell; null when it does not, or does not answer.
+async function refusal() {
+  const stop = new AbortController();
+  const patience = setTimeout(() => stop.abort(), SILENCE_MS);
+  try {
+    const response = await fetch("/playground/events", { signal: stop.signal });
+    return response.status === 403 ? (await response.json()).error : null;
+  } catch {
+    return null;
+  } finally {
+    clearTimeout(patience);
+    stop.abort();
   }
+}
+
+// A browser gives up on a stream that was refused, and does not notice one that fell silent. A page whose key is no
+// longer good stays refused.
+let mending = false;
+setInterval(async () => {
+  const closed = source.readyState === EventSource.CLOSED;
+  const silent = Date.now() - heard > SILENCE_MS;
+  if (mending || !(closed || silent)) return;
+  mending = true;
+  connected(false);
+  const reason = closed ? await refusal() : null;
+  if (reason) {
+    byId("lost").textContent = reason;
+    return;
+  }
+  connect();
+  mending = false;
 }, 2000);
 
 // --- State --------------------------------------------------------------------------------------------------------
