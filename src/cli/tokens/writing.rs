@@ -66,6 +66,22 @@ struct Failure {
     hopeless: bool,
 }
 
+/// Waits for `wanted`, and lets what is under way go on meanwhile: `wanted` may need what that holds, such as one of the few
+/// connections (BF-1), and would wait for ever.
+async fn beside<T, D>(
+    wanted: impl Future<Output = T>,
+    under_way: &mut FuturesUnordered<impl Future<Output = D>>,
+    mut ended: impl FnMut(D),
+) -> T {
+    tokio::pin!(wanted);
+    loop {
+        tokio::select! {
+            found = &mut wanted => return found,
+            Some(done) = under_way.next() => ended(done),
+        }
+    }
+}
+
 /// What became of one contact.
 enum Done {
     Written,
@@ -100,11 +116,20 @@ impl Backfill {
                     Some(Ending::Interrupted)
                 } else if tally.hopeless_in_a_row >= MOST_FAILURES {
                     Some(Ending::ManyChatDown)
-                } else if let Some(contact) = contacts.next().await? {
-                    under_way.push(self.one(contact));
-                    None
                 } else {
-                    Some(Ending::Complete)
+                    let mut ended = Vec::new();
+                    let contact = beside(contacts.next(), &mut under_way, |done| ended.push(done)).await?;
+                    for done in ended {
+                        tally.add(done?);
+                        progress.step();
+                    }
+                    match contact {
+                        Some(contact) => {
+                            under_way.push(self.one(contact));
+                            None
+                        }
+                        None => Some(Ending::Complete),
+                    }
                 };
             }
             let Some(done) = under_way.next().await else { break };
@@ -207,5 +232,32 @@ fn kind_of(error: &ManyChatError) -> String {
     match error.status() {
         Some(status) => format!("{} {status}", error.name()),
         None => error.name().to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// BF-1: what is under way gives back what the next contacts are read with.
+    #[tokio::test(start_paused = true)]
+    async fn contacts_are_read_while_others_are_written() {
+        let connections = tokio::sync::Semaphore::new(1);
+        let mut under_way: FuturesUnordered<_> = (0..3)
+            .map(|number| {
+                let connections = &connections;
+                async move {
+                    let _held = connections.acquire().await.unwrap();
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                    number
+                }
+            })
+            .collect();
+        let first = under_way.next().await;
+        let mut ended = Vec::new();
+        let reading = beside(connections.acquire(), &mut under_way, |number| ended.push(number));
+        let read = tokio::time::timeout(Duration::from_secs(60), reading).await;
+        assert!(read.is_ok_and(|held| held.is_ok()));
+        assert_eq!((first, ended), (Some(0), vec![1, 2]));
     }
 }
