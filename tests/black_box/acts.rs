@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::app::{CONTACT, SECRET, Setup};
+use crate::app::{BEAT, CONTACT, DEAD, SECRET, Setup};
 use crate::handoffs;
 use crate::stub_manychat::{SEND_FLOW, StubManyChat};
 use crate::stub_model::StubModel;
@@ -105,12 +105,12 @@ async fn an_aborted_turn_waits_for_its_chain() {
 async fn a_late_second_run_keeps_what_the_first_has_sent() {
     let stub = StubManyChat::start().await;
     let (setup, asked) = selling(&stub);
-    let setup = setup.env("MODEL_ABORT_MS", "20000").env("PROCESS_BEAT_MS", "300");
-    let mut app = setup.env("PROCESS_DEAD_MS", "1500").start().await;
+    let mut app = setup.env("MODEL_ABORT_MS", "20000").env("PROCESS_BEAT_MS", BEAT).start().await;
     app.send("please send me the link").await;
     app.await_that("select 1 from rs_attempts where outcome = 'performed'", |rows| rows.len() == 3).await;
     app.stop(libc::SIGKILL).await;
     app.run("update rs_owed set received_at = received_at - interval '16 minutes'").await;
+    app.env.insert("PROCESS_DEAD_MS".to_owned(), DEAD.to_owned());
     app.launch().await;
     let record = app.await_rows(ACTIONS).await.remove(0);
     assert_eq!(record["outcome"], "error");

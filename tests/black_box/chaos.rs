@@ -244,7 +244,7 @@ async fn chaos_through_two_processes() {
     let report = fleet.verdict(Times::SHORT.ended(), WINDOW).await;
     let (hard, orderly) = (kills.hard.get(), kills.orderly.get());
     println!("chaos: seed {}, {hard} killed, {orderly} ended in order: {report}", plan.seed);
-    assert!(report.is_sound(), "seed {}: {report}\n{}", plan.seed, fleet.story());
+    assert!(report.is_sound(), "{}\nseed {}: {report}", fleet.story(), plan.seed);
     assert!(report.accepted > fleet_size(plan) / 2, "most messages were accepted: {report}");
 }
 
@@ -275,6 +275,6 @@ async fn the_database_restarts_under_load() {
     probe(&mut fleet, plan).await;
     let report = fleet.verdict(Times::SHORT.ended(), WINDOW).await;
     println!("failover: {report}");
-    assert!(report.is_sound(), "{report}\n{}", fleet.story());
+    assert!(report.is_sound(), "{}\n{report}", fleet.story());
     assert!(report.answered > fleet_size(plan) / 2, "most messages were answered: {report}");
 }

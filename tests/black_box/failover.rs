@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use manychat_agent::store::embedded::testing::TestServer;
 
 use crate::answers::{free_lane, hold_lane};
-use crate::app::{CONTACT, LOST, Setup, TestApp};
+use crate::app::{BEAT, CONTACT, DEAD, LOST, Setup, TestApp};
 use crate::delivery::queue;
 use crate::proxy::Proxy;
 use crate::stub_manychat::StubManyChat;
@@ -124,7 +124,7 @@ async fn a_reply_that_cannot_be_confirmed_is_confirmed_later() {
 /// meanwhile, and goes out when it is taken.
 #[tokio::test]
 async fn a_refused_reply_of_the_dead_is_taken_over_once() {
-    let setup = Setup::default().env("PROCESS_BEAT_MS", "300").env("PROCESS_DEAD_MS", "1500");
+    let setup = Setup::default().env("PROCESS_BEAT_MS", BEAT).env("PROCESS_DEAD_MS", DEAD);
     let mut app = setup.env("CRASH_AT", "settle_committed").start().await;
     // The answer never comes.
     drop(app.raw_request("how much is it?"));
@@ -132,7 +132,7 @@ async fn a_refused_reply_of_the_dead_is_taken_over_once() {
     app.env.remove("CRASH_AT");
     app.run(&refusing("insert", "outbox", "new")).await;
     app.launch().await;
-    // The third try comes 3 s after the first; there are looks every 375 ms.
+    // The third try comes 3 s after the first; there are looks every second.
     app.log_lines("reply refused by the database: tried again later", 3).await;
     let taken_over = app.logs("reply of a dead process taken over");
     assert_eq!(taken_over.len(), 1, "{}", app.output());

@@ -38,7 +38,7 @@ async fn a_first_message_during_an_outage() {
     }
     let report = fleet.verdict(times.lease() + Duration::from_secs(75), times.dead() * 2).await;
     let story = fleet.story();
-    assert!(report.is_sound(), "{report}\n{story}");
+    assert!(report.is_sound(), "{story}\n{report}");
     assert_eq!((report.handed_off, report.answered), (1, 2), "{report}\n{story}");
     let called = fleet.run("select 1 from rs_handoffs where closed_at is null").await;
     assert_eq!(called, 2, "a person is called for both\n{story}");
@@ -61,19 +61,19 @@ async fn an_outage_shorter_than_the_deadline() {
         assert!(asked.await.unwrap(), "{}", fleet.story());
     }
     let report = fleet.verdict(times.lease(), times.dead()).await;
-    assert!(report.is_sound() && report.answered == 3, "{report}\n{}", fleet.story());
+    assert!(report.is_sound() && report.answered == 3, "{}\n{report}", fleet.story());
 }
 
 /// ARC-60, ARC-43: a Settle that is given up because its commit waits, and comes through while the contact's next message is
 /// answered: both replies are delivered, in order. The first follows the handoff's text (ARC-31), which is excused.
 #[tokio::test]
 async fn a_commit_that_waits_changes_no_order() {
-    let times = Times { deadline_ms: 3000, ..PATIENT };
+    let times = Times { deadline_ms: 6000, ..PATIENT };
     let slow_first =
         |names: &str, _| if names.starts_with("q1x1") { Act::after_ms(500) } else { Act::AT_ONCE };
     let outside = Outside::start(Box::new(slow_first), Box::new(|_, _| Act::AT_ONCE));
     let mut fleet = Fleet::new(outside, times, &['a'], true).await;
-    fleet.slow = Some(Duration::from_secs(2)..Duration::from_secs(4));
+    fleet.slow = Some(times.slow());
     // The server of the tests waits for no commit otherwise.
     let wait = "do $$ begin execute format('alter database %I set synchronous_commit to on', current_database()); end $$";
     fleet.run(wait).await;
@@ -93,7 +93,7 @@ async fn a_commit_that_waits_changes_no_order() {
     let report = fleet.verdict(times.lease(), times.dead()).await;
     assert!(
         report.is_sound() && report.answered == 2 && report.corrected == 1,
-        "{report}\n{}",
+        "{}\n{report}",
         fleet.story()
     );
 }

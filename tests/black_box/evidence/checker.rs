@@ -64,7 +64,7 @@ pub struct Report {
     pub faults: Vec<Fault>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// Accepted, and neither answered nor handed off (ARC-40).
     Lost,
