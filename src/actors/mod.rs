@@ -17,6 +17,7 @@ mod places;
 mod pressure;
 mod recoverer;
 mod resolver;
+mod successor;
 mod supervised;
 mod supervisor;
 mod system;

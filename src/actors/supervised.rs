@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 
 /// Pause before a task that panicked starts again, so that a panic at its first step costs little.
-const PAUSE: Duration = Duration::from_millis(100);
+pub(super) const PAUSE: Duration = Duration::from_millis(100);
 
 /// How often tasks of this process were started again; cheap to clone.
 #[derive(Clone, Debug, Default)]

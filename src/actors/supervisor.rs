@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use actix::{Actor, Addr, AsyncContext, Context, Handler, MessageResult, ResponseFuture};
+use actix::{Actor, AsyncContext, Context, Handler, MessageResult, ResponseFuture};
+use actix_rt::ArbiterHandle;
 
 use super::confirmer::Confirmer;
 use super::directory::Directory;
@@ -11,6 +12,7 @@ use super::handoff_tags::{self, HandoffTags};
 use super::observe::ActorsReport;
 use super::recoverer::Recoverer;
 use super::resolver::Resolver;
+use super::successor::{Post, Tenure};
 use super::supervised::Restarts;
 
 /// How often idle conversations are looked for.
@@ -22,20 +24,28 @@ const DRAIN_STEP: Duration = Duration::from_millis(10);
 /// Most conversations a report names (ARC-24).
 const REPORTED: usize = 100;
 
+/// What it supervises.
+#[derive(Clone)]
+pub(super) struct Supervised {
+    pub(super) directory: Arc<Directory>,
+    pub(super) confirmer: Confirmer,
+    pub(super) resolver: Resolver,
+    /// `None` for a process that only answers (`serve --no-workers`), as the next.
+    pub(super) recoverer: Option<Recoverer>,
+    pub(super) handoff_tags: Option<HandoffTags>,
+    pub(super) restarts: Restarts,
+}
+
 /// The actor; reach it through [`Supervisor`].
 pub struct SupervisorActor {
-    directory: Arc<Directory>,
-    confirmer: Confirmer,
-    resolver: Resolver,
-    recoverer: Option<Recoverer>,
-    handoff_tags: Option<HandoffTags>,
-    restarts: Restarts,
+    supervised: Supervised,
+    tenure: Tenure<Self>,
 }
 
 /// A handle to the supervisor.
 #[derive(Clone)]
 pub struct Supervisor {
-    address: Addr<SupervisorActor>,
+    post: Post<SupervisorActor>,
 }
 
 /// Show the state.
@@ -58,33 +68,26 @@ pub struct Drained {
 }
 
 impl Supervisor {
-    pub(super) const fn new(address: Addr<SupervisorActor>) -> Self {
-        Self { address }
+    /// Starts the actor on this arbiter.
+    pub(super) fn start(supervised: Supervised, place: &ArbiterHandle) -> Self {
+        let restarts = supervised.restarts.clone();
+        let make = move |tenure| SupervisorActor { supervised: supervised.clone(), tenure };
+        Self { post: Post::start("supervisor", place, &restarts, make) }
     }
 
     /// The state of all actors; `None` when the supervisor is gone.
     pub async fn observe(&self) -> Option<ActorsReport> {
-        self.address.send(Observe).await.ok()
+        self.post.address()?.send(Observe).await.ok()
     }
 
     /// Waits until every turn has settled, every reply is confirmed and every failed turn is resolved (ARC-49), at most
     /// for `limit`.
     pub async fn drain(&self, limit: Duration) -> Drained {
-        self.address.send(Drain(limit)).await.unwrap_or_default()
-    }
-}
-
-impl SupervisorActor {
-    /// `recoverer` and `handoff_tags`: `None` for a process that only answers (`serve --no-workers`).
-    pub(super) const fn new(
-        directory: Arc<Directory>,
-        confirmer: Confirmer,
-        resolver: Resolver,
-        recoverer: Option<Recoverer>,
-        handoff_tags: Option<HandoffTags>,
-        restarts: Restarts,
-    ) -> Self {
-        Self { directory, confirmer, resolver, recoverer, handoff_tags, restarts }
+        self.post.close();
+        match self.post.address() {
+            Some(actor) => actor.send(Drain(limit)).await.unwrap_or_default(),
+            None => Drained::default(),
+        }
     }
 }
 
@@ -92,16 +95,20 @@ impl Actor for SupervisorActor {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Context<Self>) {
-        ctx.run_interval(SWEEP, |actor, _| actor.directory.sweep());
-        if let Some(recoverer) = self.recoverer.clone() {
+        ctx.run_interval(SWEEP, |actor, _| actor.supervised.directory.sweep());
+        if let Some(recoverer) = self.supervised.recoverer.clone() {
             let tidying = recoverer.clone();
             tidying.forget();
             ctx.run_interval(FORGET, move |_, _| tidying.forget());
             ctx.run_interval(recoverer.every(), move |_, _| recoverer.look());
         }
-        if let Some(tags) = self.handoff_tags.clone() {
+        if let Some(tags) = self.supervised.handoff_tags.clone() {
             ctx.run_interval(handoff_tags::EVERY, move |_, _| tags.look());
         }
+    }
+
+    fn stopped(&mut self, _: &mut Context<Self>) {
+        self.tenure.ended();
     }
 }
 
@@ -109,9 +116,9 @@ impl Handler<Observe> for SupervisorActor {
     type Result = MessageResult<Observe>;
 
     fn handle(&mut self, _: Observe, _: &mut Context<Self>) -> Self::Result {
-        let mut report = self.directory.report(REPORTED);
-        report.unconfirmed_replies = self.confirmer.open();
-        report.restarted_tasks = self.restarts.count();
+        let mut report = self.supervised.directory.report(REPORTED);
+        report.unconfirmed_replies = self.supervised.confirmer.open();
+        report.restarted_tasks = self.supervised.restarts.count();
         report.tools = crate::tools::COUNTERS.report();
         MessageResult(report)
     }
@@ -121,10 +128,7 @@ impl Handler<Drain> for SupervisorActor {
     type Result = ResponseFuture<Drained>;
 
     fn handle(&mut self, drain: Drain, _: &mut Context<Self>) -> Self::Result {
-        let directory = Arc::clone(&self.directory);
-        let confirmer = self.confirmer.clone();
-        let resolver = self.resolver.clone();
-        let recoverer = self.recoverer.clone();
+        let Supervised { directory, confirmer, resolver, recoverer, .. } = self.supervised.clone();
         if let Some(recoverer) = &recoverer {
             recoverer.stop();
         }

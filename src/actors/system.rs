@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use actix::Actor;
 use actix_rt::Arbiter;
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::Notify;
@@ -22,7 +21,7 @@ use super::pressure::{Overload, Pressure};
 use super::recoverer::Recoverer;
 use super::resolver::Resolver;
 use super::supervised::Restarts;
-use super::supervisor::{Drained, Supervisor, SupervisorActor};
+use super::supervisor::{Drained, Supervised, Supervisor};
 use super::waking::{self, LaneWatch};
 use crate::manychat;
 use crate::store::outbox::Claimant;
@@ -228,7 +227,7 @@ impl System {
         let acting = Acting::new(performer, context.pulse.clone(), io.clone());
         acting.watch(&restarts);
         let outbox = outbox.map(|settings| {
-            Outbox::start(worker_parts(&context, settings, &acting, &io), &system_arbiter.handle())
+            Outbox::start(worker_parts(&context, settings, &acting, &io), &system_arbiter.handle(), &restarts)
         });
         let waker = waker_of(outbox.as_ref(), &context, &io, &restarts);
         let Recovery { confirmer, resolver, recoverer } =
@@ -246,13 +245,17 @@ impl System {
             io,
         });
         let directory = Directory::new(arbiters.iter().map(Arbiter::handle).collect(), shared, limits);
-        let supervised = Arc::clone(&directory);
-        let supervisor =
-            SupervisorActor::new(supervised, confirmer, resolver, recoverer, handoff_tags.clone(), restarts);
-        let address = SupervisorActor::start_in_arbiter(&system_arbiter.handle(), move |_| supervisor);
+        let supervised = Supervised {
+            directory: Arc::clone(&directory),
+            confirmer,
+            resolver,
+            recoverer,
+            handoff_tags: handoff_tags.clone(),
+            restarts,
+        };
         let services = Services {
             directory,
-            supervisor: Supervisor::new(address),
+            supervisor: Supervisor::start(supervised, &system_arbiter.handle()),
             manychat,
             context,
             snapshots,

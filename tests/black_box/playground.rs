@@ -223,7 +223,8 @@ async fn a_stop_takes_the_process_off_the_list() {
         let mut app = Setup::default().env("PLAYGROUND", "true").env("PROCESS_BEAT_MS", "50").start().await;
         assert_eq!(app.rows("select 1 from rs_processes").await.len(), 1);
         assert_eq!(app.stop(libc::SIGTERM).await.code(), Some(0));
-        if app.rows("select 1 from rs_processes").await.is_empty() && app.logs("heartbeat failed").is_empty() {
+        if app.rows("select 1 from rs_processes").await.is_empty() && app.logs("heartbeat failed").is_empty()
+        {
             return;
         }
         told = app.output();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use actix::{Actor, Addr, AsyncContext, Context, Handler, MessageResult, SpawnHandle};
+use actix::{Actor, AsyncContext, Context, Handler, MessageResult, SpawnHandle};
 use actix_rt::ArbiterHandle;
 use futures_util::FutureExt;
 use serde::Serialize;
@@ -17,6 +17,8 @@ use super::delivery;
 use super::ending::Ended;
 use super::token;
 use crate::actors::acting::Acting;
+use crate::actors::successor::{Post, Tenure};
+use crate::actors::supervised::Restarts;
 use crate::domain::Clock;
 use crate::manychat;
 use crate::store::outbox::{self, Claim, Claimant, Claimed, TokenClaim};
@@ -65,7 +67,7 @@ pub(in crate::actors) struct OutboxWaker(Whom);
 enum Whom {
     #[default]
     Nobody,
-    Own(Addr<OutboxActor>),
+    Own(Post<OutboxActor>),
     /// Rung for the task that tells other processes (ARC-47a).
     Others(Arc<Notify>),
 }
@@ -80,14 +82,16 @@ impl OutboxWaker {
     pub(in crate::actors) fn wake(&self) {
         match &self.0 {
             Whom::Nobody => {}
-            Whom::Own(worker) => worker.do_send(Wake),
+            Whom::Own(_) => self.wake_own(),
             Whom::Others(bell) => bell.notify_one(),
         }
     }
 
     /// Another process has queued a reply.
     pub(in crate::actors) fn wake_own(&self) {
-        if let Whom::Own(worker) = &self.0 {
+        if let Whom::Own(worker) = &self.0
+            && let Some(worker) = worker.address()
+        {
             worker.do_send(Wake);
         }
     }
@@ -96,7 +100,7 @@ impl OutboxWaker {
 /// A handle to the running worker.
 #[derive(Clone)]
 pub(in crate::actors) struct Outbox {
-    address: Addr<OutboxActor>,
+    post: Post<OutboxActor>,
     in_flight: Arc<Counts>,
 }
 
@@ -110,6 +114,7 @@ struct Counts {
 /// The actor.
 pub(in crate::actors) struct OutboxActor {
     parts: WorkerParts,
+    tenure: Tenure<Self>,
     in_flight: Arc<Counts>,
     looking: bool,
     /// Something was queued while the last look was under way.
@@ -173,24 +178,27 @@ struct NoMoreClaims;
 struct Observe;
 
 impl Outbox {
-    /// Starts the worker on this arbiter.
-    pub(in crate::actors) fn start(parts: WorkerParts, place: &ArbiterHandle) -> Self {
+    /// Starts the worker on this arbiter. A successor counts from 0 again, but for what is in flight.
+    pub(in crate::actors) fn start(parts: WorkerParts, place: &ArbiterHandle, restarts: &Restarts) -> Self {
         let in_flight = Arc::new(Counts::default());
-        let actor = OutboxActor::new(parts, Arc::clone(&in_flight));
-        let address = OutboxActor::start_in_arbiter(place, move |_| actor);
-        Self { address, in_flight }
+        let counts = Arc::clone(&in_flight);
+        let make = move |tenure| OutboxActor::new(parts.clone(), tenure, Arc::clone(&counts));
+        Self { post: Post::start("outbox", place, restarts, make), in_flight }
     }
 
     pub(in crate::actors) fn waker(&self) -> OutboxWaker {
-        OutboxWaker(Whom::Own(self.address.clone()))
+        OutboxWaker(Whom::Own(self.post.clone()))
     }
 
     /// Claims nothing more and waits until every reply being sent is finished (WRK-11). False when `limit` passed
     /// first.
     pub(in crate::actors) async fn stop(&self, limit: Duration) -> bool {
         let until = Instant::now() + limit;
-        // An actor that is gone claims nothing either.
-        let _ = self.address.send(NoMoreClaims).await;
+        self.post.close();
+        if let Some(worker) = self.post.address() {
+            // An actor that is gone claims nothing either.
+            let _ = worker.send(NoMoreClaims).await;
+        }
         while self.in_flight.all() > 0 {
             if Instant::now() >= until {
                 return false;
@@ -202,14 +210,15 @@ impl Outbox {
 
     /// `None` when the actor is gone.
     pub(in crate::actors) async fn observe(&self) -> Option<OutboxReport> {
-        self.address.send(Observe).await.ok()
+        self.post.address()?.send(Observe).await.ok()
     }
 }
 
 impl OutboxActor {
-    fn new(parts: WorkerParts, in_flight: Arc<Counts>) -> Self {
+    fn new(parts: WorkerParts, tenure: Tenure<Self>, in_flight: Arc<Counts>) -> Self {
         Self {
             parts,
+            tenure,
             in_flight,
             looking: false,
             look_again: false,
@@ -349,6 +358,10 @@ impl Actor for OutboxActor {
 
     fn started(&mut self, ctx: &mut Context<Self>) {
         self.look(ctx);
+    }
+
+    fn stopped(&mut self, _: &mut Context<Self>) {
+        self.tenure.ended();
     }
 }
 
