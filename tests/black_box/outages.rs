@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::evidence::cell::{Missed, happens, until_it_happens};
+use crate::evidence::checker::Report;
 use crate::evidence::fleet::{Fleet, Times};
 use crate::evidence::journal::{Marker, What};
 use crate::evidence::outside::{Act, Outside};
@@ -16,6 +18,14 @@ const PATIENT: Times = Times { deadline_ms: 15_000, abort_ms: 20_000, beat_ms: 5
 /// up: both contacts are told, a person is called for both, and both are heard afterwards.
 #[tokio::test]
 async fn a_first_message_during_an_outage() {
+    let (report, called, story) = until_it_happens("first message", first_message).await;
+    assert!(report.is_sound(), "{story}\n{report}");
+    assert_eq!((report.handed_off, report.answered), (1, 2), "{story}\n{report}");
+    assert_eq!(called, 2, "a person is called for both\n{story}");
+}
+
+/// The verdict, and how many calls for a person are open.
+async fn first_message() -> Result<(Report, usize, String), Missed> {
     let times = Times::chosen();
     let outside = Outside::start(Box::new(|_, _| Act::AT_ONCE), Box::new(|_, _| Act::AT_ONCE));
     let mut fleet = Fleet::new(outside, times, &['a'], true).await;
@@ -28,7 +38,7 @@ async fn a_first_message_during_an_outage() {
     tokio::time::sleep(Duration::from_millis(300)).await;
     gone.abort();
     let told = |what: &What| matches!(what, What::Answered { texts, .. } if !texts.is_empty());
-    fleet.sees("the handoff's text", told).await;
+    happens(&fleet, "the handoff's text", told).await?;
     server.start_again().await;
     fleet.server = Some(server);
     let _ = asked.await;
@@ -37,11 +47,8 @@ async fn a_first_message_during_an_outage() {
         fleet.probe(0, Marker { contact, number });
     }
     let report = fleet.verdict(times.lease() + Duration::from_secs(75), times.dead() * 2).await;
-    let story = fleet.story();
-    assert!(report.is_sound(), "{story}\n{report}");
-    assert_eq!((report.handed_off, report.answered), (1, 2), "{report}\n{story}");
     let called = fleet.run("select 1 from rs_handoffs where closed_at is null").await;
-    assert_eq!(called, 2, "a person is called for both\n{story}");
+    Ok((report, called, fleet.story()))
 }
 
 /// ARC-60, ARC-31, DEC-26: an outage that is shorter than the deadline costs nobody an answer.

@@ -110,6 +110,8 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // `.ci/run` looks for these words.
+        out.write_str(if self.is_sound() { "" } else { "NOT SOUND: " })?;
         write!(
             out,
             "sent {}, accepted {}, answered {}, handed off {} (corrected {}), duplicates: inline unconfirmed {}, \
