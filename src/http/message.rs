@@ -30,6 +30,8 @@ const MAX_BODY: usize = 65_536;
 /// How long after the deadline an answer is still waited for before the request gives up by itself. The platform
 /// hangs up 10 s after the request.
 const GRACE: Duration = Duration::from_millis(500);
+/// A wait that ends so long after its time says that the whole process stood still.
+const STOOD_STILL: Duration = Duration::from_millis(100);
 
 /// What a request is refused with; none of these is a handoff (HTTP-29).
 enum Refusal {
@@ -194,13 +196,24 @@ async fn run(
         return overload::handoff(door, snapshot, secret);
     }
     let until = tokio::time::Instant::from_std(deadline.at() + GRACE);
-    let answered = tokio::time::timeout_at(until, answer).await;
-    match given(answered, || peer.as_ref().is_some_and(|peer| peer.is_gone())) {
+    match given(awaited(answer, until).await, || peer.as_ref().is_some_and(|peer| peer.is_gone())) {
         Ok(body) => overload::block(body),
         Err(silence) => {
             silence.report();
             silent(door, snapshot, secret)
         }
+    }
+}
+
+/// Waits for the answer until then. When the process stood still at that moment the turn could not give its line at the
+/// deadline either, and does so now: it gets the grace that it had no use of.
+async fn awaited(
+    mut answer: oneshot::Receiver<Answer>,
+    until: tokio::time::Instant,
+) -> Result<Result<Answer, RecvError>, Elapsed> {
+    match tokio::time::timeout_at(until, &mut answer).await {
+        Err(_) if until.elapsed() > STOOD_STILL => tokio::time::timeout(GRACE, answer).await,
+        answered => answered,
     }
 }
 
@@ -277,6 +290,31 @@ mod tests {
 
     async fn waited_for(answer: oneshot::Receiver<Answer>) -> Result<Result<Answer, RecvError>, Elapsed> {
         tokio::time::timeout(Duration::from_secs(1), answer).await
+    }
+
+    /// RACE-5, ARC-40: a process that stood still over the deadline still gives the line; a turn that is only late does not
+    /// get more time.
+    #[tokio::test(start_paused = true)]
+    async fn a_line_is_given_after_a_standstill() {
+        let now = tokio::time::Instant::now();
+        let line = || Answer { body: b"line".to_vec(), owed: None };
+        let late = async |until| {
+            let (outgoing, answer) = oneshot::channel();
+            let telling = async {
+                tokio::time::sleep_until(now + Duration::from_millis(1100)).await;
+                outgoing.send(line()).is_ok()
+            };
+            tokio::join!(awaited(answer, until), telling).0
+        };
+        assert!(late(now + Duration::from_secs(1)).await.is_err(), "in its own time");
+        // The clock stands at 1.1 s: a wait until half a second ago is one that woke up late.
+        let (outgoing, answer) = oneshot::channel();
+        let telling = async {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            outgoing.send(line()).is_ok()
+        };
+        let (answered, told) = tokio::join!(awaited(answer, now + Duration::from_millis(600)), telling);
+        assert!(told && answered.is_ok_and(|answer| answer.is_ok()));
     }
 
     /// ARC-40, ERR-1: a turn that is late or gone is answered for without a text: what it owes would follow one.
