@@ -21,6 +21,7 @@ use crate::store::inbox::{self, OrphanedContact, Repeated, WaitingMessage};
 use crate::store::open::OpenTurn;
 use crate::store::second_run::{self, SecondRun, Taker};
 use crate::store::{StoreError, owed};
+use crate::tools::Performer;
 use crate::turn::{
     self, MessageRow, OpenReport, Run, SettleReport, Snapshot, Snapshots, TurnContext, TurnRequest, Way,
     is_opening,
@@ -31,6 +32,11 @@ const UNREACHABLE: SignedDuration = SignedDuration::from_hours(24);
 
 /// How long the server may still be at work on a statement that did not answer: longer than its wait for a lock.
 const IN_DOUBT: Duration = Duration::from_secs(10);
+
+/// Pause while the database does not answer a turn that was taken over, and how often it is asked: for longer than an outage
+/// that leaves the turn to this process.
+const FOLLOW_ONS_PAUSE: Duration = Duration::from_secs(1);
+const FOLLOW_ONS_TRIES: u32 = 30;
 
 /// Runs late turns; cheap to clone.
 #[derive(Clone)]
@@ -98,7 +104,11 @@ impl LateTurns {
 
     async fn second_run(&self, request: &Arc<TurnRequest>, mut run: SecondRun) -> Result<(), StoreError> {
         let now = self.context.clock.now();
-        if is_out_of_reach(run.last_message_at.max(run.received_at), now) {
+        let reachable = !is_out_of_reach(run.last_message_at.max(run.received_at), now);
+        if !self.complete_follow_ons(request, &mut run.opened, reachable).await {
+            return Ok(());
+        }
+        if !reachable {
             return self.end_silently(request.id, &run.opened, request.process).await;
         }
         if run.again || run.messages.is_empty() {
@@ -108,6 +118,31 @@ impl LateTurns {
         turn::mend_summary(&self.context, &mut run.opened).await;
         self.finish(Arc::clone(request), run.opened).await;
         Ok(())
+    }
+
+    /// Makes what was to follow the accepted actions of the first run, however the turn then ends (ARC-41). While the database
+    /// is away it asks again: as long as this process lives nobody else does it. False when the process was silent for too
+    /// long, and the turn is anybody's again. What the database refuses for good keeps nobody from an answer (ARC-40).
+    async fn complete_follow_ons(
+        &self,
+        request: &TurnRequest,
+        opened: &mut OpenTurn,
+        reachable: bool,
+    ) -> bool {
+        for _ in 0..FOLLOW_ONS_TRIES {
+            match turn::complete_follow_ons(&self.context, request, opened, reachable).await {
+                Ok(()) => return true,
+                Err(error) => {
+                    let (turn, conversation) = (request.id, opened.conversation);
+                    tracing::warn!(%turn, %conversation, err = %error, "follow-ons of a dead process wait");
+                }
+            }
+            if !self.context.pulse.holds(request.process) {
+                return false;
+            }
+            tokio::time::sleep(FOLLOW_ONS_PAUSE).await;
+        }
+        true
     }
 
     /// Answers the first messages that wait for this contact while their process is dead: those of one process with
@@ -197,10 +232,22 @@ impl LateTurns {
                 arrived: self.context.clock.now(),
                 now: self.context.clock.now(),
             };
+            if handoff.held {
+                self.complete_blindly(turn, process).await;
+            }
             match owed::resolve(&self.context.database, &handoff).await {
                 Ok(_) => return self.waker.wake(),
                 Err(error) => tracing::warn!(%turn, err = %error, "failed turns not resolved yet"),
             }
+        }
+    }
+
+    /// As [`Self::complete_follow_ons`], for a turn of which nothing is known but its id.
+    async fn complete_blindly(&self, turn: TurnId, process: ProcessId) {
+        let (database, manychat) = (self.context.database.clone(), self.context.manychat.clone());
+        let completed = Performer { database, manychat }.complete_follow_ons(turn, process, true).await;
+        if let Err(error) = completed {
+            tracing::warn!(%turn, err = %error, "follow-ons of a dead process wait");
         }
     }
 

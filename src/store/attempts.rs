@@ -6,17 +6,18 @@ use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 pub(super) use self::statements::IN_TURN;
-use self::statements::{AFTER, OfKind, RECOVERED};
+use self::statements::{AFTER, INHERITED, OfKind, RECOVERED};
 use super::flight::behind_lock;
 use super::{Database, StoreError};
 use crate::domain::{ConversationId, ProcessId};
 
 mod statements;
 
-/// What became of the attempt `a`, as an entry of the record. Nobody knows of one that was not finished.
+/// What became of the attempt `a`, as an entry of the record. Nobody knows of one that was not finished. What was to follow
+/// it is no part of the record, and bears names of ManyChat (REC-3).
 macro_rules! attempted {
     () => {
-        "jsonb_strip_nulls(a.entry || case
+        "jsonb_strip_nulls((a.entry - 'followOn') || case
            when a.finished_at is null then jsonb_build_object(
              'status', 'failed', 'error', 'outcome unknown: the process ended before ManyChat answered')
            else jsonb_build_object('status', a.outcome, 'error', a.error) end)"
@@ -64,6 +65,8 @@ const SCHEDULE: &str = "
 pub enum Under {
     /// The running turn.
     Turn,
+    /// The running turn of a process that died: what was to follow the actions that it has performed.
+    Inherited,
     /// The actions behind a reply that is out.
     Actions,
     /// Such actions, found where nobody was at work on them.
@@ -81,7 +84,8 @@ pub struct Attempt {
     pub conversation: ConversationId,
     /// This process.
     pub process: ProcessId,
-    /// What is attempted, as the record will name it; without a status.
+    /// What is attempted, as the record will name it; without a status. In a running turn with what is to be done when it
+    /// was accepted, under `followOn`: whoever has to go on with the turn after a death makes it (ARC-41).
     pub entry: Value,
     /// True for the opening flow: its claim is taken with the attempt.
     pub claims_opening: bool,
@@ -198,6 +202,7 @@ pub async fn begin(database: &Database, attempt: &Attempt, under: Under) -> Resu
 const fn statements_of(under: Under) -> OfKind {
     match under {
         Under::Turn => IN_TURN,
+        Under::Inherited => INHERITED,
         Under::Actions => AFTER,
         Under::Recovered => RECOVERED,
     }

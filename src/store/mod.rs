@@ -19,6 +19,7 @@ pub mod backfill;
 pub mod contacts;
 pub mod embedded;
 pub mod eval_records;
+pub mod follow_ons;
 pub mod handoff_tags;
 pub mod handoffs;
 pub mod inbox;

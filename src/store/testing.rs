@@ -48,6 +48,28 @@ impl ActingTurn {
         rows.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect()
     }
 
+    /// What the turn has attempted, as entries of the record.
+    pub async fn record(&self) -> Vec<Value> {
+        super::follow_ons::attempted(&self.database, self.turn).await.unwrap()
+    }
+
+    /// The turn's own message, and a turn of the contact that has settled since.
+    pub async fn settle_a_later_turn(&self) {
+        let sql = format!(
+            "insert into turns (id, conversation_id, role, text, bound) values ('{0}', '{0}', 'user', 'own', true);
+             update rs_owed set user_turn_ids = '{{{0}}}';
+             insert into turns (conversation_id, role, text, outcome, bound)
+               values ('{0}', 'agent', 'later', 'answered_inline', true)",
+            self.turn
+        );
+        self.client.batch_execute(&sql).await.unwrap();
+    }
+
+    /// Another process takes the running turn over.
+    pub async fn give_turn_away(&self) {
+        self.client.execute("update rs_owed set process_id = gen_random_uuid()", &[]).await.unwrap();
+    }
+
     /// Follow-ups that are planned.
     pub async fn nudges(&self) -> i64 {
         self.client.query_one("select count(*) from nudges", &[]).await.unwrap().get(0)

@@ -25,6 +25,8 @@ pub enum Point {
     AttemptWritten,
     /// ManyChat has accepted a flow of a turn; its outcome is not recorded.
     FlowAccepted,
+    /// The outcome of a flow of a turn, accepted, is recorded; what is to follow it has not begun.
+    FlowRecorded,
     /// The reply's row is marked delivered; its actions are open.
     MarkedActionsOpen,
 }
@@ -114,6 +116,7 @@ mod armed {
                 Self::FlowPlayed => "flow_played",
                 Self::AttemptWritten => "attempt_written",
                 Self::FlowAccepted => "flow_accepted",
+                Self::FlowRecorded => "flow_recorded",
                 Self::MarkedActionsOpen => "marked_actions_open",
             }
         }

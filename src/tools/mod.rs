@@ -10,6 +10,7 @@ mod decide;
 mod definitions;
 mod failure;
 mod finish;
+mod follow_ons;
 mod known;
 mod ledger;
 mod limits;

@@ -93,7 +93,7 @@ pub(super) struct Place {
 }
 
 /// What one attempt came to.
-enum Tried {
+pub(super) enum Tried {
     Entry(Entry),
     /// Another turn has the opening: nothing is sent or recorded (FN-OPEN-9).
     Nothing,
@@ -205,7 +205,13 @@ impl Performer {
     }
 
     /// One attempt of one action.
-    async fn once(&self, place: &Place, attempt: &Attempt, action: &Action, priority: Priority) -> Tried {
+    pub(super) async fn once(
+        &self,
+        place: &Place,
+        attempt: &Attempt,
+        action: &Action,
+        priority: Priority,
+    ) -> Tried {
         let (begun, result) = match request_of(action) {
             Some(request) => match self.kept_back(place, attempt).await {
                 Some(kept_back) => (Some(kept_back), Ok(())),
@@ -282,6 +288,8 @@ impl Performer {
         let written = tokio::time::timeout(WRITE_LIMIT, writing).await.unwrap_or(Err(StoreError::InDoubt));
         if let Err(error) = written {
             tracing::warn!(conversation = %place.conversation, err = %error, "attempt of an action not finished");
+        } else if error.is_none() && place.under == Under::Turn {
+            crash_points::passed_if(matches!(action, Action::SendFlow { .. }), Point::FlowRecorded);
         }
         let entry = match &error {
             Some(text) => failed(action, text),
@@ -308,13 +316,13 @@ impl Performer {
     }
 }
 
-fn attempt_of(place: &Place, number: i32, action: &Action) -> Attempt {
+pub(super) fn attempt_of(place: &Place, number: i32, action: &Action) -> Attempt {
     Attempt {
         turn: place.turn,
         action: number,
         conversation: place.conversation,
         process: place.process,
-        entry: attempted_form(action),
+        entry: attempted_form(place, action),
         claims_opening: is_opening(action),
         again: false,
         stages_above: stages_above(action),
@@ -398,17 +406,22 @@ pub(super) fn failed(action: &Action, error: &str) -> Entry {
     action.entry(Status::Failed, Some(cut(error)))
 }
 
-/// What an attempt keeps of an action: its entry without a status.
-fn attempted_form(action: &Action) -> Value {
+/// What an attempt keeps of an action: its entry without a status. While the turn runs nothing else knows what is to follow
+/// it; behind a reply the open actions do.
+fn attempted_form(place: &Place, action: &Action) -> Value {
     let mut form = serde_json::to_value(action.entry(Status::Staged, None)).unwrap_or_default();
+    let follow_on = action.follow_on().filter(|_| matches!(place.under, Under::Turn | Under::Inherited));
     if let Some(entry) = form.as_object_mut() {
         entry.remove("status");
+        if let Some(follow_on) = follow_on.and_then(|follow_on| serde_json::to_value(follow_on).ok()) {
+            entry.insert("followOn".to_owned(), follow_on);
+        }
     }
     form
 }
 
 /// An action of an outbox row that this version cannot read.
-fn unreadable(value: &Value) -> Entry {
+pub(super) fn unreadable(value: &Value) -> Entry {
     let word = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or("unknown").to_owned();
     Entry {
         tool: word("tool"),
@@ -428,7 +441,7 @@ fn reported(place: &Place, entry: Entry) -> Entry {
 }
 
 /// The lines about an attempt (08 section 14).
-fn report(place: &Place, entry: &Entry) {
+pub(super) fn report(place: &Place, entry: &Entry) {
     let (conversation, id) = (place.conversation, entry.id.as_str());
     let opening = entry.origin == Some(FlowOrigin::Opening);
     match &entry.error {
@@ -445,4 +458,4 @@ fn report(place: &Place, entry: &Entry) {
 
 #[cfg(test)]
 #[path = "perform_tests.rs"]
-mod tests;
+pub(super) mod tests;

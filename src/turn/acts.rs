@@ -25,7 +25,7 @@ use crate::tools::{Ending, Entry, FlowMode, IN_FLIGHT_LIMIT, Known, Offer, Perfo
 /// How much of the lane's time may have passed between Open and the model's call.
 const BEFORE_THE_MODEL: Duration = Duration::from_secs(3);
 /// How long holding the lane may take.
-const HOLD_LIMIT: Duration = Duration::from_secs(2);
+pub(super) const HOLD_LIMIT: Duration = Duration::from_secs(2);
 /// How long a turn waits for what earlier ones have done, when their summary cannot be read.
 const ANEW_LIMIT: Duration = Duration::from_secs(1);
 /// After how long an entry that is still staged, and that nothing holds any more, has no outcome to come: no delivery is tried

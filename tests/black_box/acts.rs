@@ -11,11 +11,11 @@ use crate::handoffs;
 use crate::stub_manychat::{SEND_FLOW, StubManyChat};
 use crate::stub_model::StubModel;
 
-const ACTIONS: &str = "select actions, outcome from turns where role = 'agent' order by seq";
+pub const ACTIONS: &str = "select actions, outcome from turns where role = 'agent' order by seq";
 
 /// A model that sends the payment link to who asks for it and then takes its time; to anybody else it says hello. What it
 /// was asked is kept.
-fn selling(stub: &StubManyChat) -> (Setup, Arc<Mutex<Vec<String>>>) {
+pub fn selling(stub: &StubManyChat) -> (Setup, Arc<Mutex<Vec<String>>>) {
     let asked: Arc<Mutex<Vec<String>>> = Arc::default();
     let kept = Arc::clone(&asked);
     let model = StubModel::answering(Arc::new(move |body| {
@@ -47,7 +47,7 @@ fn selling(stub: &StubManyChat) -> (Setup, Arc<Mutex<Vec<String>>>) {
 }
 
 /// `tool id[=value] status` of each entry.
-fn short(record: &Value) -> Vec<String> {
+pub fn short(record: &Value) -> Vec<String> {
     let word = |entry: &Value, key: &str| entry[key].as_str().unwrap_or_default().to_owned();
     let value = |entry: &Value| entry["value"].as_str().map(|value| format!("={value}")).unwrap_or_default();
     let entry = |one: &Value| {
@@ -69,7 +69,7 @@ async fn shown(asked: &Mutex<Vec<String>>, words: &str) -> String {
     }
 }
 
-const CHAIN: [&str; 3] = [
+pub const CHAIN: [&str; 3] = [
     "send_flow enrolment_link performed",
     "set_field funnel_stage=link_sent performed",
     "send_event link_out performed",

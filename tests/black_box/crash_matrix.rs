@@ -105,7 +105,7 @@ async fn acting(points: &[(&'static str, u32)], standby: bool) {
 /// over the flow's attempt and its answer, over the tag's attempt, and before the first of what follows the reply.
 #[tokio::test]
 async fn killed_over_its_actions() {
-    acting(&[("attempt_written", 1), ("flow_accepted", 1)], true).await;
+    acting(&[("attempt_written", 1), ("flow_accepted", 1), ("flow_recorded", 1)], true).await;
     // Alone: whoever else runs could deliver the reply, and do what follows it.
     acting(&[("attempt_written", 2), ("marked_actions_open", 1)], false).await;
 }

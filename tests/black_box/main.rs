@@ -31,6 +31,7 @@ mod eval_page;
 mod evals;
 mod failover;
 mod flows;
+mod follow_ons;
 mod handoffs;
 mod hostile;
 mod image;

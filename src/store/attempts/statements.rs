@@ -37,6 +37,20 @@ macro_rules! settled_later {
     };
 }
 
+/// True when a turn of the contact has settled since the running turn `$turn` was opened.
+macro_rules! settled_since {
+    ($turn:literal) => {
+        concat!(
+            "exists (select 1 from rs_owed own join turns later
+                       on later.conversation_id = own.conversation_id and later.role = 'agent'
+                     where own.turn_id = ",
+            $turn,
+            " and later.seq > (select max(u.seq) from turns u
+                               where u.conversation_id = own.conversation_id and u.id = any (own.user_turn_ids)))"
+        )
+    };
+}
+
 /// What does not keep an attempt back.
 macro_rules! never {
     ($turn:literal) => {
@@ -126,7 +140,7 @@ macro_rules! kept_back {
 /// Writes the attempt when `held` has a row and nothing keeps it back, and claims the opening with it where that is asked
 /// for (FN-OPEN-9). Its answer is one word, a word of [`Begun`](super::Begun). One that the same process has begun and not finished is begun again where $8 allows it.
 macro_rules! begin {
-    ($held:literal, $behind:ident, $ended:ident) => {
+    ($held:expr, $behind:ident, $ended:ident) => {
         concat!(
             "with held as (",
             $held,
@@ -160,7 +174,7 @@ macro_rules! begin {
 
 /// What [`begin!`] would find in the way, without writing anything; `yes` when that is nothing.
 macro_rules! look {
-    ($held:literal, $behind:ident, $ended:ident) => {
+    ($held:expr, $behind:ident, $ended:ident) => {
         concat!(
             "with held as (",
             $held,
@@ -183,21 +197,28 @@ pub(in crate::store) struct OfKind {
 }
 
 macro_rules! of_kind {
-    ($held:literal, $behind:ident, $ended:ident) => {
+    ($held:expr, $behind:ident, $ended:ident) => {
         OfKind { begin: begin!($held, $behind, $ended), look: look!($held, $behind, $ended) }
     };
 }
 
-/// While the model runs: under the fence of the turn's lane, and as long as the turn is this process's own.
-pub(in crate::store) const IN_TURN: OfKind = of_kind!(
-    "select o.conversation_id from rs_owed o
-     where o.turn_id = $1 and o.process_id = $2 and o.status = 'running'
-       and (o.fence is null
-         or exists (select 1 from rs_lanes l where l.conversation_id = o.conversation_id and l.turn_id = o.turn_id
-                      and l.fence = o.fence))",
-    never,
-    never
-);
+/// The turn while it runs: under the fence of its lane, and as long as it is this process's own.
+macro_rules! running {
+    () => {
+        "select o.conversation_id from rs_owed o
+         where o.turn_id = $1 and o.process_id = $2 and o.status = 'running'
+           and (o.fence is null
+             or exists (select 1 from rs_lanes l where l.conversation_id = o.conversation_id and l.turn_id = o.turn_id
+                          and l.fence = o.fence))"
+    };
+}
+
+/// While the model runs.
+pub(in crate::store) const IN_TURN: OfKind = of_kind!(running!(), never, never);
+
+/// What a dead process has left behind an action of its running turn: as long as no turn of the contact has settled since,
+/// too (ARC-41).
+pub(super) const INHERITED: OfKind = of_kind!(running!(), never, settled_since);
 
 /// After the reply: as long as the open actions are this process's own.
 pub(super) const AFTER: OfKind = of_kind!(
