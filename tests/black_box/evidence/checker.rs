@@ -309,7 +309,7 @@ impl<'a> Checker<'a> {
             self.judge_handoffs(contact, &of_contact, &delivered);
         }
         self.judge_acts();
-        self.report.faults.sort_by(|one, other| one.kind.cmp(&other.kind));
+        self.report.faults.sort_by_key(|fault| fault.kind);
         self.report
     }
 

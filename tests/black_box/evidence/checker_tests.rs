@@ -55,7 +55,7 @@ fn judged(story: Vec<What>, accepted: &[u32], handoffs: &[u32]) -> Report {
 }
 
 fn kinds(report: &Report) -> Vec<Kind> {
-    report.faults.iter().map(|fault| fault.kind.clone()).collect()
+    report.faults.iter().map(|fault| fault.kind).collect()
 }
 
 #[test]
