@@ -1,6 +1,6 @@
 //! An actor that must not end by a panic: actix starts none again, so its successor takes its place here (ARC-22).
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 
 use actix::{Actor, Addr, Context};
@@ -15,8 +15,9 @@ struct Shared<A: Actor<Context = Context<A>>> {
     /// As it is logged and counted.
     name: &'static str,
     make: Box<dyn Fn(Tenure<A>) -> A + Send + Sync>,
-    arbiter: ArbiterHandle,
+    arbiter: Option<ArbiterHandle>,
     address: RwLock<Option<Addr<A>>>,
+    started: AtomicU64,
     restarts: Restarts,
     /// The process ends: no successor is wanted any longer.
     closed: AtomicBool,
@@ -24,21 +25,26 @@ struct Shared<A: Actor<Context = Context<A>>> {
 
 /// Held by the actor as long as it lives; it calls [`Tenure::ended`] in its `stopped`, which actix calls after a panic as
 /// well.
-pub(super) struct Tenure<A: Actor<Context = Context<A>>>(Weak<Shared<A>>);
+pub(super) struct Tenure<A: Actor<Context = Context<A>>> {
+    shared: Weak<Shared<A>>,
+    predecessors: u64,
+}
 
 impl<A: Actor<Context = Context<A>>> Post<A> {
-    /// Starts an actor on this arbiter; `make` makes it and its successors.
+    /// Starts an actor on this arbiter; `make` makes it and its successors. Without an arbiter it lives where the caller
+    /// does, and has no successor: when it ends the caller's own system has ended, too.
     pub(super) fn start(
         name: &'static str,
-        arbiter: &ArbiterHandle,
+        arbiter: Option<&ArbiterHandle>,
         restarts: &Restarts,
         make: impl Fn(Tenure<A>) -> A + Send + Sync + 'static,
     ) -> Self {
         let shared = Shared {
             name,
             make: Box::new(make),
-            arbiter: arbiter.clone(),
+            arbiter: arbiter.cloned(),
             address: RwLock::new(None),
+            started: AtomicU64::new(0),
             restarts: restarts.clone(),
             closed: AtomicBool::new(false),
         };
@@ -54,7 +60,7 @@ impl<A: Actor<Context = Context<A>>> Post<A> {
 
     /// From now on a failure is the end.
     pub(super) fn close(&self) {
-        self.0.closed.store(true, Ordering::Release);
+        self.0.close();
     }
 }
 
@@ -65,24 +71,47 @@ impl<A: Actor<Context = Context<A>>> Clone for Post<A> {
 }
 
 impl<A: Actor<Context = Context<A>>> Shared<A> {
+    fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+    }
+
     fn is_open(&self) -> bool {
         !self.closed.load(Ordering::Acquire)
     }
 
     fn appoint(self: &Arc<Self>) {
-        let (shared, tenure) = (Arc::clone(self), Tenure(Arc::downgrade(self)));
-        let address = A::start_in_arbiter(&self.arbiter, move |_| (shared.make)(tenure));
+        let predecessors = self.started.fetch_add(1, Ordering::AcqRel);
+        let tenure = Tenure { shared: Arc::downgrade(self), predecessors };
+        let address = match &self.arbiter {
+            Some(arbiter) => {
+                let shared = Arc::clone(self);
+                A::start_in_arbiter(arbiter, move |_| (shared.make)(tenure))
+            }
+            None => (self.make)(tenure).start(),
+        };
         *self.address.write().unwrap_or_else(PoisonError::into_inner) = Some(address);
     }
 }
 
 impl<A: Actor<Context = Context<A>>> Tenure<A> {
+    /// How many held the place before.
+    pub(super) const fn predecessors(&self) -> u64 {
+        self.predecessors
+    }
+
+    /// This one is the last.
+    pub(super) fn close(&self) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.close();
+        }
+    }
+
     /// The actor has ended: its successor starts, unless nobody wants one. What had been sent to it and not handled is
     /// lost; a successor looks at once for what there is to do.
     pub(super) fn ended(&self) {
-        let Some(shared) = self.0.upgrade().filter(|shared| shared.is_open()) else { return };
+        let Some(shared) = self.shared.upgrade().filter(|shared| shared.is_open()) else { return };
+        let Some(arbiter) = shared.arbiter.clone() else { return };
         shared.restarts.note(shared.name);
-        let arbiter = shared.arbiter.clone();
         // False when the arbiter has ended, and the process with it.
         let _ = arbiter.spawn(async move {
             tokio::time::sleep(PAUSE).await;
@@ -98,7 +127,7 @@ mod tests {
     use std::sync::atomic::AtomicUsize;
     use std::time::Duration;
 
-    use actix::Handler;
+    use actix::{Handler, MessageResult};
 
     use super::*;
 
@@ -108,7 +137,7 @@ mod tests {
     }
 
     #[derive(actix::Message)]
-    #[rtype(result = "usize")]
+    #[rtype(result = "(usize, u64)")]
     struct Count;
 
     #[derive(actix::Message)]
@@ -128,10 +157,10 @@ mod tests {
     }
 
     impl Handler<Count> for Counter {
-        type Result = usize;
+        type Result = MessageResult<Count>;
 
-        fn handle(&mut self, _: Count, _: &mut Context<Self>) -> usize {
-            self.starts.load(Ordering::Acquire)
+        fn handle(&mut self, _: Count, _: &mut Context<Self>) -> Self::Result {
+            MessageResult((self.starts.load(Ordering::Acquire), self.tenure.predecessors()))
         }
     }
 
@@ -144,10 +173,10 @@ mod tests {
     }
 
     /// What the actor says when there is one again.
-    async fn count(post: &Post<Counter>) -> usize {
+    async fn count(post: &Post<Counter>) -> (usize, u64) {
         loop {
-            if let Ok(starts) = post.address().unwrap().send(Count).await {
-                return starts;
+            if let Ok(counts) = post.address().unwrap().send(Count).await {
+                return counts;
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -165,13 +194,13 @@ mod tests {
             let arbiter = actix_rt::Arbiter::with_tokio_rt(move || runtime);
             let (restarts, starts) = (Restarts::default(), Arc::new(AtomicUsize::new(0)));
             let counted = Arc::clone(&starts);
-            let post = Post::start("test", &arbiter.handle(), &restarts, move |tenure| Counter {
+            let post = Post::start("test", Some(&arbiter.handle()), &restarts, move |tenure| Counter {
                 tenure,
                 starts: Arc::clone(&counted),
             });
             for failures in 1..=3 {
                 assert!(post.address().unwrap().send(Explode).await.is_err());
-                assert_eq!(count(&post).await, failures + 1);
+                assert_eq!(count(&post).await, (failures + 1, failures as u64));
                 assert_eq!(restarts.count(), failures as u64);
             }
             post.close();

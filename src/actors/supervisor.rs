@@ -72,7 +72,7 @@ impl Supervisor {
     pub(super) fn start(supervised: Supervised, place: &ArbiterHandle) -> Self {
         let restarts = supervised.restarts.clone();
         let make = move |tenure| SupervisorActor { supervised: supervised.clone(), tenure };
-        Self { post: Post::start("supervisor", place, &restarts, make) }
+        Self { post: Post::start("supervisor", Some(place), &restarts, make) }
     }
 
     /// The state of all actors; `None` when the supervisor is gone.

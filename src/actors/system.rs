@@ -119,12 +119,18 @@ fn worker_parts(
 }
 
 /// Starts whoever calls ManyChat, within the rate that all processes share (ARC-48).
-fn start_manychat(delivery: Delivery, context: &TurnContext, place: &Arbiter, io: &Handle) -> ManyChat {
+fn start_manychat(
+    delivery: Delivery,
+    context: &TurnContext,
+    place: &Arbiter,
+    io: &Handle,
+    restarts: &Restarts,
+) -> ManyChat {
     let (settings, calls) = (&context.settings, delivery.calls_per_second);
     let rate =
         DatabaseRate::new(context.database.clone(), settings.tenant.clone(), settings.process_dead, calls);
-    let place = Some(place.handle());
-    ManyChat::start(Parts::new(delivery, Arc::new(rate), context.pulse.clone(), io.clone(), place))
+    let parts = Parts::new(delivery, Arc::new(rate), context.pulse.clone(), io.clone());
+    ManyChat::start(parts, Some(&place.handle()), restarts)
 }
 
 /// What pays, resolves and recovers owed replies.
@@ -222,7 +228,7 @@ impl System {
         let system_arbiter = Arbiter::with_tokio_rt(move || runtime);
         let pressure = Pressure::start(&io);
         let manychat = delivery.handle.clone();
-        let manychat_actor = start_manychat(delivery, &context, &system_arbiter, &io);
+        let manychat_actor = start_manychat(delivery, &context, &system_arbiter, &io, &restarts);
         let performer = Performer { database: context.database.clone(), manychat: manychat.clone() };
         let acting = Acting::new(performer, context.pulse.clone(), io.clone());
         acting.watch(&restarts);

@@ -14,6 +14,7 @@ use super::lanes::Lane;
 use super::rate::{Effect, Ending, Event, Facts, Machine};
 use super::report::ManyChatReport;
 use super::service::Parts;
+use crate::actors::successor::Tenure;
 use crate::manychat::{
     Action, Answer, AnswerSlot, Gate, Letter, LostBy, ManyChatError, Order, OrderId, Request, Unstarted,
 };
@@ -27,6 +28,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// Owns this process's share of ManyChat's rate, the pacing, and the order of sends per contact.
 pub struct ManyChatActor {
     parts: Arc<Parts>,
+    tenure: Tenure<Self>,
     machine: Machine,
     open: HashMap<OrderId, Open>,
     wake: Option<(Instant, SpawnHandle)>,
@@ -63,15 +65,15 @@ struct CallEnded {
 struct PlaceAnswered(Option<(Duration, u32)>);
 
 impl ManyChatActor {
-    pub(super) fn new(parts: Arc<Parts>) -> Self {
+    pub(super) fn new(parts: Arc<Parts>, tenure: Tenure<Self>) -> Self {
         let now = now();
         // A successor does not know what was sent just before, so it starts without a burst.
-        let bucket = match parts.restarts() {
+        let bucket = match tenure.predecessors() {
             0 => Bucket::full(parts.limit, now),
             _ => Bucket::empty(parts.limit, now),
         };
         let machine = Machine::new(parts.limit, bucket, parts.reply_gap);
-        Self { parts, machine, open: HashMap::new(), wake: None }
+        Self { parts, tenure, machine, open: HashMap::new(), wake: None }
     }
 
     fn place(&mut self, order: Order, ctx: &mut Context<Self>) {
@@ -220,7 +222,7 @@ impl Actor for ManyChatActor {
     }
 
     fn stopped(&mut self, _: &mut Context<Self>) {
-        self.parts.ended();
+        self.tenure.ended();
     }
 }
 
@@ -234,7 +236,7 @@ impl StreamHandler<Letter> for ManyChatActor {
 
     /// Every handle is gone: nobody can want anything any longer.
     fn finished(&mut self, ctx: &mut Context<Self>) {
-        self.parts.set_stopping();
+        self.tenure.close();
         ctx.stop();
     }
 }
@@ -274,7 +276,7 @@ impl Handler<Observe> for ManyChatActor {
             waiting_for_rate: self.machine.ready(),
             in_flight: self.machine.in_flight(),
             contacts: self.machine.contacts(),
-            restarts: self.parts.restarts(),
+            restarts: self.tenure.predecessors(),
             calls: self.parts.totals.calls(),
         })
     }

@@ -8,6 +8,7 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::actors::manychat::service::{Delivery, ManyChat};
 use crate::actors::manychat::shared_rate::SharedRate;
+use crate::actors::supervised::Restarts;
 use crate::domain::{ContactText, Redacted, SubscriberId};
 use crate::manychat::{Call, Class, Command, ContactInfo, DeliveryClient, Handle, Names, Priority, channel};
 use crate::store::{Pulse, boot_clock_ms};
@@ -109,8 +110,9 @@ impl Stage {
         };
         let io = tokio::runtime::Handle::current();
         let shared = Arc::clone(&rate) as Arc<dyn SharedRate>;
-        let parts = Parts::new(delivery, shared, pulse.clone(), io, place);
-        Self { handle, account, rate, pulse, service: ManyChat::start(parts) }
+        let parts = Parts::new(delivery, shared, pulse.clone(), io);
+        let service = ManyChat::start(parts, place.as_ref(), &Restarts::default());
+        Self { handle, account, rate, pulse, service }
     }
 
     fn calls(&self) -> Vec<(u128, String)> {

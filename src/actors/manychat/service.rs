@@ -1,12 +1,10 @@
-//! Starts the ManyChat actor, keeps what outlives it, and replaces it when it fails (ARC-22).
+//! Starts the ManyChat actor and its successors (ARC-22), and keeps what outlives them.
 
 use std::num::NonZeroU32;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use actix::{Actor, Addr};
 use actix_rt::ArbiterHandle;
 use tokio::runtime::Handle as Runtime;
 
@@ -14,6 +12,8 @@ use super::actor::{ManyChatActor, Observe};
 use super::bucket::Rate;
 use super::report::{ManyChatReport, Totals};
 use super::shared_rate::SharedRate;
+use crate::actors::successor::Post;
+use crate::actors::supervised::Restarts;
 use crate::manychat::{DeliveryClient, Handle, Letter, Names, Orders};
 use crate::store::Pulse;
 
@@ -45,17 +45,12 @@ pub struct Parts {
     /// Calls are made on this runtime, never on an arbiter (ARC-21).
     pub(super) io: Runtime,
     pub(super) totals: Totals,
-    /// `None` starts actors where the caller is, as tests need.
-    arbiter: Option<ArbiterHandle>,
-    restarts: AtomicU64,
-    stopping: AtomicBool,
-    address: Mutex<Option<Addr<ManyChatActor>>>,
 }
 
 /// The running actor; cheap to clone.
 #[derive(Clone)]
 pub struct ManyChat {
-    parts: Arc<Parts>,
+    post: Post<ManyChatActor>,
 }
 
 impl Parts {
@@ -64,7 +59,6 @@ impl Parts {
         rate: Arc<dyn SharedRate>,
         pulse: Pulse,
         io: Runtime,
-        arbiter: Option<ArbiterHandle>,
     ) -> Self {
         let Delivery { handle: _, orders, client, names, reply_gap, calls_per_second } = delivery;
         Self {
@@ -77,71 +71,41 @@ impl Parts {
             pulse,
             io,
             totals: Totals::default(),
-            arbiter,
-            restarts: AtomicU64::new(0),
-            stopping: AtomicBool::new(false),
-            address: Mutex::new(None),
         }
     }
 
     pub(super) fn poll_letter(&self, context: &mut Context<'_>) -> Poll<Option<Letter>> {
         self.orders.lock().unwrap_or_else(PoisonError::into_inner).poll_next(context)
     }
-
-    pub(super) fn restarts(&self) -> u64 {
-        self.restarts.load(Ordering::Relaxed)
-    }
-
-    /// No successor is wanted any longer.
-    pub(super) fn set_stopping(&self) {
-        self.stopping.store(true, Ordering::Release);
-    }
-
-    fn start(self: &Arc<Self>) {
-        let actor = ManyChatActor::new(Arc::clone(self));
-        let address = match &self.arbiter {
-            Some(arbiter) => ManyChatActor::start_in_arbiter(arbiter, move |_| actor),
-            None => actor.start(),
-        };
-        *self.address.lock().unwrap_or_else(PoisonError::into_inner) = Some(address);
-    }
-
-    /// An actor has ended. What it held is answered by its slots; what was not taken out yet waits for its successor.
-    /// Without an arbiter the caller's own system has ended, and nothing could be started in it.
-    pub(super) fn ended(self: &Arc<Self>) {
-        if self.arbiter.is_some() && !self.stopping.load(Ordering::Acquire) {
-            self.restarts.fetch_add(1, Ordering::Relaxed);
-            tracing::error!("the actor for ManyChat failed and is replaced");
-            self.start();
-        }
-    }
 }
 
 impl ManyChat {
-    /// Starts the actor.
-    pub(in crate::actors) fn start(parts: Parts) -> Self {
+    /// Starts the actor. Without an arbiter it lives where the caller does, and has no successor.
+    pub(in crate::actors) fn start(
+        parts: Parts,
+        arbiter: Option<&ArbiterHandle>,
+        restarts: &Restarts,
+    ) -> Self {
         let parts = Arc::new(parts);
-        parts.start();
-        Self { parts }
+        let make = move |tenure| ManyChatActor::new(Arc::clone(&parts), tenure);
+        Self { post: Post::start("manychat", arbiter, restarts, make) }
     }
 
     /// Its state; `None` when it is gone.
     pub async fn observe(&self) -> Option<ManyChatReport> {
-        let address = self.parts.address.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        address?.send(Observe).await.ok()
+        self.post.address()?.send(Observe).await.ok()
     }
 
     /// Makes the actor fail.
     #[cfg(test)]
     pub(super) fn explode(&self) {
-        let address = self.parts.address.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(address) = address {
+        if let Some(address) = self.post.address() {
             address.do_send(super::actor::tests::Explode);
         }
     }
 
     /// From now on a failure is the end.
     pub(in crate::actors) fn stop(&self) {
-        self.parts.set_stopping();
+        self.post.close();
     }
 }

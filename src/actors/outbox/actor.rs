@@ -183,7 +183,7 @@ impl Outbox {
         let in_flight = Arc::new(Counts::default());
         let counts = Arc::clone(&in_flight);
         let make = move |tenure| OutboxActor::new(parts.clone(), tenure, Arc::clone(&counts));
-        Self { post: Post::start("outbox", place, restarts, make), in_flight }
+        Self { post: Post::start("outbox", Some(place), restarts, make), in_flight }
     }
 
     pub(in crate::actors) fn waker(&self) -> OutboxWaker {
