@@ -219,6 +219,7 @@ impl Steps for Watch {
         _: Arc<OpenTurn>,
         _: Draft,
         _: Way,
+        _: Option<Duration>,
     ) -> BoxFuture<'static, SettleReport> {
         let played = Arc::clone(&self.0);
         Box::pin(async move {

@@ -40,11 +40,12 @@ impl Steps for Unanswering {
         _: Arc<OpenTurn>,
         _: Draft,
         way: Way,
+        _: Option<Duration>,
     ) -> BoxFuture<'static, SettleReport> {
         let report = if self.0.settled.fetch_add(1, Ordering::AcqRel) == 0 {
             SettleReport::Failed(StoreError::InDoubt)
         } else {
-            self.0.behind.lock().unwrap().push(way.behind);
+            self.0.behind.lock().unwrap().push(way == Way::BehindReply);
             SettleReport::Queued
         };
         Box::pin(async { report })

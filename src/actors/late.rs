@@ -207,11 +207,11 @@ impl LateTurns {
     /// Decides and settles; whatever goes wrong ends with a person.
     async fn finish(&self, request: Arc<TurnRequest>, opened: OpenTurn) {
         let conversation = opened.conversation;
-        let way = Way { deferred: true, held: false, behind: false, silenced: false, limit: None };
+        let way = Way::Late { silenced: false };
         let work = async {
             let tools = turn::tools_of(&self.context, &request, &opened);
             let draft = turn::decide(&self.context, &request, &opened, tools).await;
-            turn::settle(&self.context, &request, &opened, &draft, way).await
+            turn::settle(&self.context, &request, &opened, &draft, way, None).await
         };
         match AssertUnwindSafe(work).catch_unwind().await {
             Ok(SettleReport::Inline { .. } | SettleReport::Queued) => {

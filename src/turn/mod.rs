@@ -16,6 +16,7 @@ mod request;
 mod steps;
 mod takeover;
 mod tokens;
+mod way;
 
 pub use acts::{acted_by, mend_summary, plays_for, tools_of};
 pub use answers::{Answers, Delivery};
@@ -24,6 +25,7 @@ pub use context::{Snapshot, Snapshots, TurnContext, TurnSettings};
 pub use draft::{Decision, Draft};
 pub use opening::is_opening;
 pub use request::{MessageRow, Run, TurnRequest};
-pub use steps::{KeepReport, OpenReport, SettleReport, Way, decide, handoff, keep, open, resolve, settle};
+pub use steps::{KeepReport, OpenReport, SettleReport, decide, handoff, keep, open, resolve, settle};
 pub use takeover::may_be_silent;
 pub use tokens::{IssuedToken, TokenWriter};
+pub use way::Way;

@@ -15,6 +15,7 @@ use super::guards::Denial;
 use super::reports::{report_decision, report_rest, report_turn};
 use super::request::{MessageRow, Run, TurnRequest};
 use super::tokens::IssuedToken;
+use super::way::Way;
 use super::{acts, budget, guards, takeover};
 use crate::channel::{self, InboundMessage};
 use crate::domain::{Binding, ContactText, EscalationReason, Role, Usd};
@@ -277,30 +278,15 @@ fn escalation(request: &TurnRequest) -> Reply {
     Reply::handoff(&request.snapshot.tenant.rules.messages.escalation, EscalationReason::LowConfidence)
 }
 
-/// How a reply leaves the turn.
-#[derive(Clone, Copy, Debug)]
-pub struct Way {
-    /// The race is lost: the reply goes through the outbox.
-    pub deferred: bool,
-    /// A flow of the turn plays past the deadline: the reply goes through the outbox, due when it ends (WAIT-2).
-    pub held: bool,
-    /// The reply before it has not left our hands yet: this one goes behind it, through the outbox (LANE-6, ARC-43).
-    pub behind: bool,
-    /// The request was answered without a message; false when it got the holding line, or waits.
-    pub silenced: bool,
-    /// What the flight may take; `None`: no request waits for it.
-    pub limit: Option<Duration>,
-}
-
-/// Settle: renders, records and releases the lane.
+/// Settle: renders, records and releases the lane, within `limit` (`None`: no request waits for it).
 pub async fn settle(
     context: &TurnContext,
     request: &TurnRequest,
     opened: &OpenTurn,
     draft: &Draft,
     way: Way,
+    limit: Option<Duration>,
 ) -> SettleReport {
-    let Way { deferred, held, behind, silenced, limit } = way;
     if !context.pulse.holds(request.process) {
         tracing::warn!(conversation = %opened.conversation, "turn dropped after a silence of its process");
         return SettleReport::Dropped;
@@ -310,7 +296,7 @@ pub async fn settle(
     }
     let answers = Answers::of(context, &request.snapshot);
     let texts = &draft.texts;
-    report_decision(request, opened, draft, deferred);
+    report_decision(request, opened, draft, way.is_late());
     // Rendered before anything is recorded: a block that cannot be sent must not stand in history (GAP-CH-6).
     let delivery = answers.delivery(texts);
     let body = match answers.reply(texts, &delivery, request.presented_secret.expose()) {
@@ -320,8 +306,7 @@ pub async fn settle(
             return SettleReport::Failed(StoreError::Unexpected { what: "the rendered reply" });
         }
     };
-    let mut flight = settle_request(context, opened, request, draft, deferred, &delivery);
-    flight.deferred |= behind || held;
+    let flight = settle_request(context, opened, request, draft, way, &delivery);
     let plays = flight.not_before;
     let outcome = flight.agent.outcome;
     let settled = within(limit, settle::settle(&patient(&context.database, limit), &flight)).await;
@@ -333,8 +318,8 @@ pub async fn settle(
             SettleReport::Inline { body, others_wait }
         }
         Ok(Settled::Queued) => {
-            report_queued(opened, &way, plays);
-            report_turn(opened, draft, outcome, silenced || !deferred);
+            report_queued(opened, way, plays);
+            report_turn(opened, draft, outcome, way.leaves_silence());
             if others_wait {
                 context.freed.add(opened.conversation);
             }
@@ -383,14 +368,18 @@ async fn hush(
 }
 
 /// Why a reply that was in time went through the outbox all the same (WAIT-7, LANE-6).
-fn report_queued(opened: &OpenTurn, way: &Way, plays: Option<Duration>) {
+fn report_queued(opened: &OpenTurn, way: Way, plays: Option<Duration>) {
     let conversation = opened.conversation;
-    if way.held {
-        COUNTERS.held(plays.unwrap_or_default());
-        let held_ms = plays.map_or(0, crate::domain::millis);
-        tracing::info!(%conversation, path = "outbox", heldMs = held_ms, "reply held for flow");
-    } else if !way.deferred {
-        tracing::info!(%conversation, path = "outbox", "reply queued behind the previous one");
+    match way {
+        Way::BehindFlow => {
+            COUNTERS.held(plays.unwrap_or_default());
+            let held_ms = plays.map_or(0, crate::domain::millis);
+            tracing::info!(%conversation, path = "outbox", heldMs = held_ms, "reply held for flow");
+        }
+        Way::Response | Way::BehindReply => {
+            tracing::info!(%conversation, path = "outbox", "reply queued behind the previous one");
+        }
+        Way::Late { .. } => {}
     }
 }
 
@@ -399,7 +388,7 @@ fn settle_request(
     opened: &OpenTurn,
     request: &TurnRequest,
     draft: &Draft,
-    deferred: bool,
+    way: Way,
     delivery: &Delivery,
 ) -> SettleRequest {
     let agent_row = Uuid::now_v7();
@@ -409,13 +398,13 @@ fn settle_request(
         turn: request.id,
         fence: opened.fence,
         process: request.process,
-        deferred,
+        deferred: way.is_outbox(),
         payload: payload(&delivery.all),
         rest: (!delivery.rest.is_empty()).then(|| payload(&delivery.rest)),
         agent: AgentRow {
             id: agent_row,
             text: draft.reply.text(),
-            outcome: draft.outcome(deferred),
+            outcome: draft.outcome(way.is_late()),
             bound: is_bound(context, opened),
             actions: acts::record(draft, &opened.attempted),
             usage: usage_row(draft),

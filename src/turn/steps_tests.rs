@@ -166,16 +166,10 @@ async fn a_reply_that_cannot_be_rendered_is_never_recorded() {
         snapshot: Arc::new(Snapshot::new(demo::tenant().unwrap())),
         presented_secret: Redacted::new("secret".into()),
     };
-    let way = Way {
-        deferred: false,
-        held: false,
-        behind: false,
-        silenced: false,
-        limit: Some(Duration::from_secs(5)),
-    };
+    let limit = Some(Duration::from_secs(5));
     let settled = |text: &str| Draft::of_copy(Reply::scripted(text), Decision::Scripted);
-    let report = settle(&context, &request, &opened(), &settled(""), way).await;
+    let report = settle(&context, &request, &opened(), &settled(""), Way::Response, limit).await;
     assert!(matches!(report, SettleReport::Failed(StoreError::Unexpected { what: "the rendered reply" })));
-    let report = settle(&context, &request, &opened(), &settled("hello"), way).await;
+    let report = settle(&context, &request, &opened(), &settled("hello"), Way::Response, limit).await;
     assert!(matches!(report, SettleReport::Failed(StoreError::Unavailable { .. })), "this one is sent");
 }

@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 use tracing::{Instrument, Span};
 
 use super::current::Current;
-use super::events::{Effect, Event, OpenResult, Playing, SettleResult, StoreResult, Ticket};
+use super::events::{Effect, Event, OpenResult, Playing, Race, SettleResult, StoreResult, Ticket};
 use super::machine::Machine;
 use super::mailbox::{Mailbox, Notice};
 use super::steps::Steps;
@@ -158,7 +158,7 @@ impl ConversationActor {
             Effect::Open(tickets) => self.begin(tickets, 0, ctx),
             Effect::WaitForLane => self.wait_for_lane(ctx),
             Effect::Decide(turn) => self.decide(turn, ctx),
-            Effect::Settle { turn, deferred, held } => self.settle(turn, deferred, held, ctx),
+            Effect::Settle(turn, race) => self.settle(turn, race, ctx),
             Effect::Hold(turn) => self.hold(turn, ctx),
             Effect::Tell(ticket, telling) => self.tell(ticket, telling, ctx),
             Effect::Forget(ticket) => drop(self.mailbox.take(&[ticket])),
@@ -245,18 +245,23 @@ impl ConversationActor {
         );
     }
 
-    fn settle(&mut self, turn: Ticket, deferred: bool, held: bool, ctx: &mut Context<Self>) {
+    fn settle(&mut self, turn: Ticket, race: Race, ctx: &mut Context<Self>) {
         let Some(current) = self.turns.get_mut(&turn) else { return };
         // Settle decides whether this reply may go inline: the one before must have gone its way by then (ARC-43).
         if self.mailbox.replies.any_in_hand() && current.in_hand_waits < MOST_IN_HAND_WAITS {
             current.in_hand_waits += 1;
-            ctx.run_later(IN_HAND_PAUSE, move |actor, ctx| actor.settle(turn, deferred, held, ctx));
+            ctx.run_later(IN_HAND_PAUSE, move |actor, ctx| actor.settle(turn, race, ctx));
             return;
         }
         let (Some(opened), Some(draft)) = (&current.opened, current.draft.take()) else { return };
-        let behind = self.mailbox.replies.any_in_hand();
-        let way = Way { deferred, held, behind, silenced: current.silenced, limit: current.limit() };
-        let future = self.shared.steps.settle(Arc::clone(&current.request), Arc::clone(opened), draft, way);
+        let way = match race {
+            Race::Lost => Way::Late { silenced: current.silenced },
+            Race::WonBehindFlow => Way::BehindFlow,
+            Race::Won if self.mailbox.replies.any_in_hand() => Way::BehindReply,
+            Race::Won => Way::Response,
+        };
+        let (request, opened) = (Arc::clone(&current.request), Arc::clone(opened));
+        let future = self.shared.steps.settle(request, opened, draft, way, current.limit());
         let span = current.span.clone();
         self.run(turn, span, ctx, async move { StepOutcome::Settled(future.await) });
     }

@@ -37,6 +37,7 @@ pub(in crate::actors) trait Steps: Send + Sync + 'static {
         opened: Arc<OpenTurn>,
         draft: Draft,
         way: Way,
+        limit: Option<Duration>,
     ) -> BoxFuture<'static, SettleReport>;
     /// Ends what a failed turn left behind, in the background. `told`: whether the contact has the escalation copy. `reply`:
     /// kept until it is known what became of the turn.
@@ -101,9 +102,10 @@ impl Steps for TurnSteps {
         opened: Arc<OpenTurn>,
         draft: Draft,
         way: Way,
+        limit: Option<Duration>,
     ) -> BoxFuture<'static, SettleReport> {
         let context = Arc::clone(&self.context);
-        Box::pin(async move { turn::settle(&context, &request, &opened, &draft, way).await })
+        Box::pin(async move { turn::settle(&context, &request, &opened, &draft, way, limit).await })
     }
 
     fn resolve_later(
