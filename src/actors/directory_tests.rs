@@ -22,7 +22,7 @@ use crate::store::inbox::Kept;
 use crate::store::open::{OpenTurn, Waits};
 use crate::store::{Pulse, StoreError};
 use crate::tools::TurnTools;
-use crate::turn::{Decision, Draft, KeepReport, OpenReport, SettleReport, TurnRequest, Way};
+use crate::turn::{Decision, Draft, KeepReport, OpenReport, SettleReport, TurnRequest, Verdict, Way};
 
 const CONVERSATIONS: u64 = 20_000;
 const MESSAGES: u64 = 120_000;
@@ -200,7 +200,7 @@ impl Steps for Watch {
         request: Arc<TurnRequest>,
         _: Arc<OpenTurn>,
         _: Option<Arc<TurnTools>>,
-    ) -> BoxFuture<'static, Draft> {
+    ) -> BoxFuture<'static, Verdict> {
         let played = Arc::clone(&self.0);
         Box::pin(async move {
             tokio::task::yield_now().await;
@@ -209,7 +209,7 @@ impl Steps for Watch {
                 played.note_end(&request);
                 panic!("played failure of a step");
             }
-            Draft::of_copy(Reply::scripted("played"), Decision::Scripted)
+            Verdict::Say(Box::new(Draft::of_copy(Reply::scripted("played"), Decision::Scripted)))
         })
     }
 
@@ -217,7 +217,7 @@ impl Steps for Watch {
         &self,
         request: Arc<TurnRequest>,
         _: Arc<OpenTurn>,
-        _: Draft,
+        _: Verdict,
         _: Way,
         _: Option<Duration>,
     ) -> BoxFuture<'static, SettleReport> {

@@ -30,15 +30,17 @@ impl Steps for Unanswering {
         _: Arc<TurnRequest>,
         _: Arc<OpenTurn>,
         _: Option<Arc<TurnTools>>,
-    ) -> BoxFuture<'static, Draft> {
-        Box::pin(async { Draft::of_copy(Reply::scripted("played"), Decision::Scripted) })
+    ) -> BoxFuture<'static, Verdict> {
+        Box::pin(async {
+            Verdict::Say(Box::new(Draft::of_copy(Reply::scripted("played"), Decision::Scripted)))
+        })
     }
 
     fn settle(
         &self,
         _: Arc<TurnRequest>,
         _: Arc<OpenTurn>,
-        _: Draft,
+        _: Verdict,
         way: Way,
         _: Option<Duration>,
     ) -> BoxFuture<'static, SettleReport> {

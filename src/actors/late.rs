@@ -178,26 +178,19 @@ impl LateTurns {
 
     /// The takeover may have been committed without our hearing of it: the turn is then ours, and nobody would end it.
     async fn give_up(&self, turn: TurnId, process: ProcessId, snapshot: &Snapshot) {
-        let nobody = SubscriberId::stored("");
         loop {
             tokio::time::sleep(IN_DOUBT).await;
-            let handoff = owed::Handoff {
+            let failed = owed::Failed {
                 turn,
                 process,
                 held: self.context.pulse.holds(process),
-                tenant: &self.context.settings.tenant,
-                subscriber: &nobody,
-                channel: "",
                 text: &snapshot.tenant.rules.messages.escalation,
                 told: false,
                 tokens_enforced: self.context.settings.tokens_enforced,
                 messages: Vec::new(),
-                stored: false,
-                token_digest: None,
-                arrived: self.context.clock.now(),
                 now: self.context.clock.now(),
             };
-            match owed::resolve(&self.context.database, &handoff).await {
+            match owed::end_opened(&self.context.database, &failed).await {
                 Ok(_) => return self.waker.wake(),
                 Err(error) => tracing::warn!(%turn, err = %error, "failed turns not resolved yet"),
             }
@@ -210,8 +203,8 @@ impl LateTurns {
         let way = Way::Late { silenced: false };
         let work = async {
             let tools = turn::tools_of(&self.context, &request, &opened);
-            let draft = turn::decide(&self.context, &request, &opened, tools).await;
-            turn::settle(&self.context, &request, &opened, &draft, way, None).await
+            let verdict = turn::decide(&self.context, &request, &opened, tools).await;
+            turn::settle(&self.context, &request, &opened, &verdict, way, None).await
         };
         match AssertUnwindSafe(work).catch_unwind().await {
             Ok(SettleReport::Inline { .. } | SettleReport::Queued) => {

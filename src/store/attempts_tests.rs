@@ -5,7 +5,7 @@ use serde_json::json;
 use super::super::owed;
 use super::super::settle::tests::Fixture;
 use super::*;
-use crate::domain::{SubscriberId, TenantId, TurnId};
+use crate::domain::TurnId;
 
 fn attempt(fixture: &Fixture, turn: TurnId, conversation: ConversationId, action: i32) -> Attempt {
     Attempt {
@@ -258,23 +258,17 @@ async fn a_turn_that_is_given_up_keeps_what_it_has_sent() {
         }
     }
     let now = jiff::Timestamp::now();
-    let handoff = owed::Handoff {
+    let failed = owed::Failed {
         turn,
         process: fixture.process,
         held: true,
-        tenant: &TenantId::new("test").unwrap(),
-        subscriber: &SubscriberId::new("70010001").unwrap(),
-        channel: "whatsapp",
         text: "A person will answer.",
         told: false,
         tokens_enforced: false,
         messages: Vec::new(),
-        stored: false,
-        token_digest: None,
-        arrived: now,
         now,
     };
-    owed::resolve(&fixture.database, &handoff).await.unwrap();
+    owed::end_opened(&fixture.database, &failed).await.unwrap();
     let sql = "select actions from turns where role = 'agent'";
     let record: Value = fixture.client.query_one(sql, &[]).await.unwrap().get(0);
     let flow = |status: &str, error: Option<&str>| {

@@ -22,7 +22,7 @@ pub use acts::{acted_by, mend_summary, plays_for, tools_of};
 pub use answers::{Answers, Delivery};
 pub use binding::{ContactToken, NoRandomness, digest};
 pub use context::{Snapshot, Snapshots, TurnContext, TurnSettings};
-pub use draft::{Decision, Draft};
+pub use draft::{Decision, Draft, Verdict};
 pub use opening::is_opening;
 pub use request::{MessageRow, Run, TurnRequest};
 pub use steps::{KeepReport, OpenReport, SettleReport, decide, handoff, keep, open, resolve, settle};

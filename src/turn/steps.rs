@@ -9,7 +9,7 @@ use super::answers::{Answers, Delivery};
 use super::binding::ContactToken;
 use super::budget::Day;
 use super::context::TurnContext;
-use super::draft::{Decision, Draft};
+use super::draft::{Decision, Draft, Verdict};
 use super::flights::{patient, within};
 use super::guards::Denial;
 use super::reports::{report_decision, report_rest, report_turn};
@@ -189,11 +189,20 @@ pub async fn decide(
     request: &TurnRequest,
     opened: &OpenTurn,
     tools: Option<Arc<TurnTools>>,
+) -> Verdict {
+    if takeover::is_silent(context, request, opened).await {
+        return Verdict::SayNothing;
+    }
+    Verdict::Say(Box::new(decide_reply(context, request, opened, tools).await))
+}
+
+async fn decide_reply(
+    context: &TurnContext,
+    request: &TurnRequest,
+    opened: &OpenTurn,
+    tools: Option<Arc<TurnTools>>,
 ) -> Draft {
     let rules = &request.snapshot.tenant.rules;
-    if takeover::is_silent(context, request, opened).await {
-        return Draft::hushed();
-    }
     if request.ends_with_a_person(context.clock.now()) {
         return Draft::of_copy(escalation(request), Decision::Recovered);
     }
@@ -283,7 +292,7 @@ pub async fn settle(
     context: &TurnContext,
     request: &TurnRequest,
     opened: &OpenTurn,
-    draft: &Draft,
+    verdict: &Verdict,
     way: Way,
     limit: Option<Duration>,
 ) -> SettleReport {
@@ -291,9 +300,7 @@ pub async fn settle(
         tracing::warn!(conversation = %opened.conversation, "turn dropped after a silence of its process");
         return SettleReport::Dropped;
     }
-    if matches!(draft.decision, Decision::Hushed) {
-        return hush(context, request, opened, limit).await;
-    }
+    let Verdict::Say(draft) = verdict else { return hush(context, request, opened, limit).await };
     let answers = Answers::of(context, &request.snapshot);
     let texts = &draft.texts;
     report_decision(request, opened, draft, way.is_late());
@@ -459,20 +466,22 @@ pub fn handoff<'turn>(
 ) -> Option<owed::Handoff<'turn>> {
     let live = request.live()?;
     Some(owed::Handoff {
-        turn: request.id,
-        process: request.process,
-        held: context.pulse.holds(request.process),
+        failed: owed::Failed {
+            turn: request.id,
+            process: request.process,
+            held: context.pulse.holds(request.process),
+            text: &request.snapshot.tenant.rules.messages.escalation,
+            told,
+            tokens_enforced: context.settings.tokens_enforced,
+            messages: request.rows.iter().map(|row| row.id).collect(),
+            now: context.clock.now(),
+        },
         tenant: &live.tenant,
         subscriber: &live.subscriber,
         channel: &live.channel,
-        text: &request.snapshot.tenant.rules.messages.escalation,
-        told,
-        tokens_enforced: context.settings.tokens_enforced,
-        messages: request.rows.iter().map(|row| row.id).collect(),
         stored: request.rows.iter().all(|row| row.stored),
         token_digest: request.token_digest(),
         arrived: live.received_at,
-        now: context.clock.now(),
     })
 }
 

@@ -95,7 +95,9 @@ async fn decided(
 ) -> (Outcome, Option<Value>) {
     let tools = acts::tools_of(context, request, opened);
     assert!(tools.is_some());
-    let draft = decide(context, request, opened, tools).await;
+    let Verdict::Say(draft) = decide(context, request, opened, tools).await else {
+        panic!("nobody has taken over")
+    };
     (draft.outcome(false), acts::record(&draft, &opened.attempted))
 }
 
@@ -167,7 +169,8 @@ async fn a_reply_that_cannot_be_rendered_is_never_recorded() {
         presented_secret: Redacted::new("secret".into()),
     };
     let limit = Some(Duration::from_secs(5));
-    let settled = |text: &str| Draft::of_copy(Reply::scripted(text), Decision::Scripted);
+    let settled =
+        |text: &str| Verdict::Say(Box::new(Draft::of_copy(Reply::scripted(text), Decision::Scripted)));
     let report = settle(&context, &request, &opened(), &settled(""), Way::Response, limit).await;
     assert!(matches!(report, SettleReport::Failed(StoreError::Unexpected { what: "the rendered reply" })));
     let report = settle(&context, &request, &opened(), &settled("hello"), Way::Response, limit).await;

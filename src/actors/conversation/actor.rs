@@ -25,7 +25,7 @@ use crate::domain::Deadline;
 use crate::store::inbox::Kept;
 use crate::store::open::Waits;
 use crate::store::{Pulse, StoreError};
-use crate::turn::{Draft, KeepReport, OpenReport, SettleReport, Way};
+use crate::turn::{KeepReport, OpenReport, SettleReport, Verdict, Way};
 
 mod beginning;
 mod telling;
@@ -108,7 +108,7 @@ struct StepEnded {
 enum StepOutcome {
     Kept(KeepReport),
     Opened(OpenReport),
-    Decided(Box<Draft>),
+    Decided(Verdict),
     Settled(SettleReport),
     Panicked,
 }
@@ -237,12 +237,7 @@ impl ConversationActor {
         let (request, tools) = (Arc::clone(&current.request), current.tools.clone());
         let future = self.shared.steps.decide(request, Arc::clone(opened), tools);
         let Some(current) = self.turns.get(&turn) else { return };
-        self.run(
-            turn,
-            current.span.clone(),
-            ctx,
-            async move { StepOutcome::Decided(Box::new(future.await)) },
-        );
+        self.run(turn, current.span.clone(), ctx, async move { StepOutcome::Decided(future.await) });
     }
 
     fn settle(&mut self, turn: Ticket, race: Race, ctx: &mut Context<Self>) {
@@ -253,7 +248,7 @@ impl ConversationActor {
             ctx.run_later(IN_HAND_PAUSE, move |actor, ctx| actor.settle(turn, race, ctx));
             return;
         }
-        let (Some(opened), Some(draft)) = (&current.opened, current.draft.take()) else { return };
+        let (Some(opened), Some(verdict)) = (&current.opened, current.verdict.take()) else { return };
         let way = match race {
             Race::Lost => Way::Late { silenced: current.silenced },
             Race::WonBehindFlow => Way::BehindFlow,
@@ -261,7 +256,7 @@ impl ConversationActor {
             Race::Won => Way::Response,
         };
         let (request, opened) = (Arc::clone(&current.request), Arc::clone(opened));
-        let future = self.shared.steps.settle(request, opened, draft, way, current.limit());
+        let future = self.shared.steps.settle(request, opened, verdict, way, current.limit());
         let span = current.span.clone();
         self.run(turn, span, ctx, async move { StepOutcome::Settled(future.await) });
     }
@@ -463,8 +458,8 @@ impl Handler<StepEnded> for ConversationActor {
         let event = match outcome {
             StepOutcome::Kept(report) => Event::Stored(turn, self.kept(turn, report)),
             StepOutcome::Opened(report) => Event::Opened(turn, self.opened(turn, report)),
-            StepOutcome::Decided(draft) => {
-                let playing = self.turns.get_mut(&turn).map(|current| current.decided(*draft));
+            StepOutcome::Decided(verdict) => {
+                let playing = self.turns.get_mut(&turn).map(|current| current.decided(verdict));
                 self.give_up_waiting(turn, ctx);
                 Event::Decided(turn, playing.unwrap_or(Playing::No))
             }

@@ -16,7 +16,7 @@ use crate::domain::{ConversationId, Deadline, ProcessId, TurnId};
 use crate::store::StoreError;
 use crate::store::open::OpenTurn;
 use crate::tools::TurnTools;
-use crate::turn::{self, Draft, Run, TurnRequest};
+use crate::turn::{self, Run, TurnRequest, Verdict};
 
 /// The turn under way.
 pub(super) struct Current {
@@ -28,9 +28,10 @@ pub(super) struct Current {
     pub(super) opened: Option<Arc<OpenTurn>>,
     /// What the turn may do, and has done: known here however its call ends (STAGE-1).
     pub(super) tools: Option<Arc<TurnTools>>,
-    /// Until when a flow of the turn plays; known with the draft.
+    /// Until when a flow of the turn plays; known with the verdict.
     pub(super) plays_until: Option<Instant>,
-    pub(super) draft: Option<Draft>,
+    /// What is to be settled.
+    pub(super) verdict: Option<Verdict>,
     pub(super) rendered: Option<Vec<u8>>,
     /// Another process waits for the lane.
     pub(super) others_wait: bool,
@@ -79,7 +80,7 @@ impl Current {
             opened: None,
             tools: None,
             plays_until: None,
-            draft: None,
+            verdict: None,
             rendered: None,
             others_wait: false,
             silenced: false,
@@ -198,10 +199,10 @@ impl Current {
             || opened.is_some_and(|opened| opened.reply_queued || turn::may_be_silent(&self.request, opened))
     }
 
-    /// Takes the decided reply in, and says whether a flow plays before it (WAIT-2).
-    pub(super) fn decided(&mut self, draft: Draft) -> Playing {
-        self.plays_until = draft.finished.plays_until;
-        self.draft = Some(draft);
+    /// Takes in what was decided, and says whether a flow plays before it (WAIT-2).
+    pub(super) fn decided(&mut self, verdict: Verdict) -> Playing {
+        self.plays_until = verdict.plays_until();
+        self.verdict = Some(verdict);
         let deadline = self.callers.last().map(|live| live.deadline.at());
         match (self.plays_until, deadline) {
             (Some(until), Some(deadline)) if turn::plays_for(Some(until)).is_some() => {
