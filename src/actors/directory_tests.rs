@@ -157,7 +157,7 @@ impl Steps for Watch {
                 // Ended with a person, whatever waits before it.
                 let number: u64 = request.messages[0].text.expose().parse().unwrap();
                 *played.runs.entry(number).or_insert(0) += 1;
-                return KeepReport::Failed(StoreError::InDoubt);
+                return KeepReport::Failed(StoreError::InDoubt.into());
             }
             KeepReport::Kept(if played.chance(10) { Kept::NoConversation } else { Kept::Yes })
         })
@@ -185,7 +185,7 @@ impl Steps for Watch {
             tokio::task::yield_now().await;
             if failed {
                 played.note_end(&request);
-                return OpenReport::Failed(StoreError::InDoubt);
+                return OpenReport::Failed(StoreError::InDoubt.into());
             }
             OpenReport::Started(Box::new(opened(taken, is_unbound(&request))))
         })

@@ -45,7 +45,7 @@ impl Steps for Unanswering {
         _: Option<Duration>,
     ) -> BoxFuture<'static, SettleReport> {
         let report = if self.0.settled.fetch_add(1, Ordering::AcqRel) == 0 {
-            SettleReport::Failed(StoreError::InDoubt)
+            SettleReport::Failed(StoreError::InDoubt.into())
         } else {
             self.0.behind.lock().unwrap().push(way == Way::BehindReply);
             SettleReport::Queued

@@ -22,8 +22,8 @@ use crate::store::open::OpenTurn;
 use crate::store::second_run::{self, SecondRun, Taker};
 use crate::store::{StoreError, owed};
 use crate::turn::{
-    self, MessageRow, OpenReport, Run, SettleReport, Snapshot, Snapshots, TurnContext, TurnRequest, Way,
-    is_opening,
+    self, MessageRow, OpenReport, Run, SettleReport, Snapshot, Snapshots, TurnContext, TurnError,
+    TurnRequest, Way, is_opening,
 };
 
 /// Nothing reaches a contact who wrote longer ago than this: the channel does not allow it (ARC-46).
@@ -87,13 +87,11 @@ impl LateTurns {
         let request = Arc::new(self.request_of(turn, taker.process, snapshot, &run));
         let conversation = run.opened.conversation;
         let ended = self.second_run(&request, run).await;
-        if let Err(error) = &ended {
-            let cause = StoreError::InDoubt;
+        if let Err(error) = ended {
             tracing::warn!(%turn, %conversation, err = %error, "recovery of a contact not finished");
-            self.resolver.resolve_later(request, Told::No, opened_failed(conversation, cause), None);
-            return Ok(());
+            self.end(request, conversation, error.into());
         }
-        ended
+        Ok(())
     }
 
     async fn second_run(&self, request: &Arc<TurnRequest>, mut run: SecondRun) -> Result<(), StoreError> {
@@ -145,12 +143,7 @@ impl LateTurns {
         if let Err(error) = ended {
             // The turn is ours and running: nobody else would end it.
             tracing::warn!(%conversation, err = %error, "recovery of a contact not finished");
-            self.resolver.resolve_later(
-                request,
-                Told::No,
-                opened_failed(conversation, StoreError::InDoubt),
-                None,
-            );
+            self.end(request, conversation, error.into());
         }
         Ok(())
     }
@@ -214,12 +207,14 @@ impl LateTurns {
             // Nothing is owed any more, or it is somebody else's.
             Ok(SettleReport::Hushed | SettleReport::Dropped) => {}
             Ok(SettleReport::Failed(error)) => self.end(request, conversation, error),
-            Ok(SettleReport::Superseded) | Err(_) => self.end(request, conversation, StoreError::InDoubt),
+            Ok(SettleReport::Superseded) => self.end(request, conversation, TurnError::Superseded),
+            Err(_) => self.end(request, conversation, TurnError::CutShort),
         }
     }
 
-    fn end(&self, request: Arc<TurnRequest>, conversation: ConversationId, cause: StoreError) {
-        self.resolver.resolve_later(request, Told::No, opened_failed(conversation, cause), None);
+    fn end(&self, request: Arc<TurnRequest>, conversation: ConversationId, cause: TurnError) {
+        let failure = Failure { left: Left::Opened, cause, conversation: Some(conversation) };
+        self.resolver.resolve_later(request, Told::No, failure, None);
     }
 
     /// A turn that has killed two processes, or has no message any more.
@@ -345,10 +340,6 @@ impl LateTurns {
             received_at,
         }
     }
-}
-
-const fn opened_failed(conversation: ConversationId, cause: StoreError) -> Failure {
-    Failure { left: Left::Opened, cause, conversation: Some(conversation) }
 }
 
 /// Whether the channel delivers nothing any more to a contact whose last message came then.

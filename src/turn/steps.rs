@@ -10,6 +10,7 @@ use super::binding::ContactToken;
 use super::budget::Day;
 use super::context::TurnContext;
 use super::draft::{Decision, Draft, Verdict};
+use super::error::TurnError;
 use super::flights::{patient, within};
 use super::guards::Denial;
 use super::reports::{report_decision, report_rest, report_turn};
@@ -35,7 +36,7 @@ pub enum OpenReport {
     /// The lane is held, or another process is ahead; the messages stand in the inbox.
     Waiting(Waits),
     /// Nothing can be done; the contact gets the handoff copy.
-    Failed(StoreError),
+    Failed(TurnError),
 }
 
 /// What became of a decided reply.
@@ -57,19 +58,17 @@ pub enum SettleReport {
     /// This process was silent for so long that the turn is not its own any more (ARC-44).
     Dropped,
     /// Not recorded, or not known to be.
-    Failed(StoreError),
+    Failed(TurnError),
 }
 
 /// Open: lane, record, count, read, within `limit` (`None`: the request was answered already).
 pub async fn open(context: &TurnContext, request: &TurnRequest, limit: Option<Duration>) -> OpenReport {
     let Some(live) = request.live() else {
-        return OpenReport::Failed(StoreError::Unexpected { what: "a turn without a message" });
+        return OpenReport::Failed(TurnError::NoMessage);
     };
     // Under an id that others count as dead the turn would be theirs at once, and run twice (ARC-44).
     if !context.pulse.holds(request.process) {
-        return OpenReport::Failed(StoreError::Unavailable {
-            reason: "this process was silent for too long",
-        });
+        return OpenReport::Failed(TurnError::SilentProcess);
     }
     let rules = &request.snapshot.tenant.rules;
     let fresh = fresh_token();
@@ -104,7 +103,7 @@ pub async fn open(context: &TurnContext, request: &TurnRequest, limit: Option<Du
             OpenReport::Started(turn)
         }
         Ok(Opened::Waiting(waits)) => OpenReport::Waiting(waits),
-        Err(error) => OpenReport::Failed(error),
+        Err(error) => OpenReport::Failed(error.into()),
     }
 }
 
@@ -146,13 +145,13 @@ pub enum KeepReport {
     /// It stands in the inbox.
     Kept(Kept),
     /// It may not stand there; the contact gets the handoff copy.
-    Failed(StoreError),
+    Failed(TurnError),
 }
 
 /// Writes the one message of this request into the inbox, within `limit` (`None`: it was answered already).
 pub async fn keep(context: &TurnContext, request: &TurnRequest, limit: Option<Duration>) -> KeepReport {
     let (Some(message), Some(row)) = (request.live(), request.rows.last()) else {
-        return KeepReport::Failed(StoreError::Unexpected { what: "a request without a message" });
+        return KeepReport::Failed(TurnError::NoMessage);
     };
     let waiter = Waiter {
         tenant: message.tenant.clone(),
@@ -165,7 +164,7 @@ pub async fn keep(context: &TurnContext, request: &TurnRequest, limit: Option<Du
     };
     match within(limit, inbox::keep(&patient(&context.database, limit), &waiter)).await {
         Ok(kept) => KeepReport::Kept(kept),
-        Err(error) => KeepReport::Failed(error),
+        Err(error) => KeepReport::Failed(error.into()),
     }
 }
 
@@ -310,7 +309,7 @@ pub async fn settle(
         Ok(body) => body,
         Err(error) => {
             tracing::error!(conversation = %opened.conversation, err = %error, "unhandled error");
-            return SettleReport::Failed(StoreError::Unexpected { what: "the rendered reply" });
+            return SettleReport::Failed(TurnError::Unrenderable);
         }
     };
     let flight = settle_request(context, opened, request, draft, way, &delivery);
@@ -338,7 +337,7 @@ pub async fn settle(
         }
         Err(error) => {
             tracing::error!(conversation = %opened.conversation, err = %error, "turn not settled");
-            SettleReport::Failed(error)
+            SettleReport::Failed(error.into())
         }
     }
 }
@@ -369,7 +368,7 @@ async fn hush(
         }
         Err(error) => {
             tracing::error!(%conversation, err = %error, "turn not settled");
-            SettleReport::Failed(error)
+            SettleReport::Failed(error.into())
         }
     }
 }

@@ -172,7 +172,10 @@ async fn a_reply_that_cannot_be_rendered_is_never_recorded() {
     let settled =
         |text: &str| Verdict::Say(Box::new(Draft::of_copy(Reply::scripted(text), Decision::Scripted)));
     let report = settle(&context, &request, &opened(), &settled(""), Way::Response, limit).await;
-    assert!(matches!(report, SettleReport::Failed(StoreError::Unexpected { what: "the rendered reply" })));
+    assert!(matches!(report, SettleReport::Failed(TurnError::Unrenderable)));
     let report = settle(&context, &request, &opened(), &settled("hello"), Way::Response, limit).await;
-    assert!(matches!(report, SettleReport::Failed(StoreError::Unavailable { .. })), "this one is sent");
+    assert!(
+        matches!(report, SettleReport::Failed(TurnError::Store(StoreError::Unavailable { .. }))),
+        "this one is sent"
+    );
 }

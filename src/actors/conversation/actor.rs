@@ -22,10 +22,10 @@ use crate::actors::outbox::OutboxWaker;
 use crate::actors::recoverer::Recoverer;
 use crate::actors::waking::LaneWatch;
 use crate::domain::Deadline;
+use crate::store::Pulse;
 use crate::store::inbox::Kept;
 use crate::store::open::Waits;
-use crate::store::{Pulse, StoreError};
-use crate::turn::{KeepReport, OpenReport, SettleReport, Verdict, Way};
+use crate::turn::{KeepReport, OpenReport, SettleReport, TurnError, Verdict, Way};
 
 mod beginning;
 mod telling;
@@ -78,7 +78,7 @@ pub(in crate::actors) struct ConversationActor {
     /// Turns under way, by their first message.
     turns: HashMap<Ticket, Current>,
     /// Why a message could not be kept, and whether its contact has the escalation copy; only while it is being ended.
-    not_kept: Option<(Option<StoreError>, Told)>,
+    not_kept: Option<(Option<TurnError>, Told)>,
 }
 
 /// Something waits in the mailbox.
@@ -355,7 +355,7 @@ impl ConversationActor {
     }
 
     /// The conversation may not be known yet: then the line carries no contact identity (TURN-17).
-    fn open_failed(&mut self, turn: Ticket, error: StoreError) -> OpenResult {
+    fn open_failed(&mut self, turn: Ticket, error: TurnError) -> OpenResult {
         let conversation = self.mailbox.face.conversation().map(tracing::field::display);
         if let Some(current) = self.turns.get_mut(&turn) {
             current.span.in_scope(|| tracing::error!(conversation, err = %error, "unhandled error"));
@@ -375,14 +375,21 @@ impl ConversationActor {
             }
             // Nothing is owed: as for a queued reply, the request is answered silently and the turn is over.
             SettleReport::Queued | SettleReport::Hushed => SettleResult::Queued,
-            SettleReport::Superseded => SettleResult::Superseded,
+            SettleReport::Superseded => {
+                self.note_error(turn, TurnError::Superseded);
+                SettleResult::Superseded
+            }
             SettleReport::Dropped => SettleResult::Dropped,
             SettleReport::Failed(error) => {
-                if let Some(current) = self.turns.get_mut(&turn) {
-                    current.error = Some(error);
-                }
+                self.note_error(turn, error);
                 SettleResult::Failed
             }
+        }
+    }
+
+    fn note_error(&mut self, turn: Ticket, error: TurnError) {
+        if let Some(current) = self.turns.get_mut(&turn) {
+            current.error = Some(error);
         }
     }
 

@@ -13,10 +13,9 @@ use super::steps::Copy;
 use crate::actors::answer::{Answer, HandoffReceipt, Holder, Owed, OwedReply, Told};
 use crate::actors::resolver::{Failure, Left};
 use crate::domain::{ConversationId, Deadline, ProcessId, TurnId};
-use crate::store::StoreError;
 use crate::store::open::OpenTurn;
 use crate::tools::TurnTools;
-use crate::turn::{self, Run, TurnRequest, Verdict};
+use crate::turn::{self, Run, TurnError, TurnRequest, Verdict};
 
 /// The turn under way.
 pub(super) struct Current {
@@ -40,7 +39,7 @@ pub(super) struct Current {
     /// Whether the contact has the escalation copy.
     pub(super) told: Told,
     /// How the turn failed, if it is known.
-    pub(super) error: Option<StoreError>,
+    pub(super) error: Option<TurnError>,
     /// How often the turn has waited for the reply before it to leave our hands.
     pub(super) in_hand_waits: u32,
 }
@@ -148,9 +147,9 @@ impl Current {
         Some(live.deadline.budget())
     }
 
-    /// How the turn failed. An error that is not known stands for a panic: nobody knows how far it came.
+    /// How the turn failed. Without an error it was cut short, by a panic or by the end of its actor.
     pub(super) fn failure(&mut self, conversation: Option<ConversationId>) -> Failure {
-        let cause = self.error.take().unwrap_or(StoreError::InDoubt);
+        let cause = self.error.take().unwrap_or(TurnError::CutShort);
         match &self.opened {
             Some(opened) => Failure { left: Left::Opened, cause, conversation: Some(opened.conversation) },
             None => Failure::before_open(cause, conversation),
