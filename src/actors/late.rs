@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use jiff::{SignedDuration, Timestamp};
-use uuid::Uuid;
 
 use super::acting::{Acting, Path};
 use super::answer::Told;
@@ -15,7 +14,9 @@ use super::confirmer::{Confirmer, Watched};
 use super::outbox::OutboxWaker;
 use super::resolver::{Failure, Left, Resolver};
 use crate::channel::{InboundMessage, Media};
-use crate::domain::{ContactText, ConversationId, MediaKind, ProcessId, Redacted, SubscriberId, TurnId};
+use crate::domain::{
+    AgentRowId, ContactText, ConversationId, MediaKind, ProcessId, Redacted, SubscriberId, TurnId,
+};
 use crate::store::actions;
 use crate::store::inbox::{self, OrphanedContact, Repeated, WaitingMessage};
 use crate::store::open::OpenTurn;
@@ -47,15 +48,15 @@ impl LateTurns {
     /// Ends the actions that a dead process has left open: those it has begun keep what is known of them, the others are
     /// performed now, unless a later turn of the contact has settled (ARC-41). Nothing is done when another process has
     /// them.
-    pub(super) async fn act_for_the_dead(&self, turn: Uuid) -> Result<(), StoreError> {
+    pub(super) async fn act_for_the_dead(&self, row: AgentRowId) -> Result<(), StoreError> {
         let settings = &self.context.settings;
         let (process, dead) = (self.context.pulse.process(), settings.process_dead.as_secs_f64());
         if !self.context.pulse.may_judge() {
             return Ok(());
         }
-        let taken = actions::take_over(&self.context.database, turn, &settings.tenant, process, dead).await?;
+        let taken = actions::take_over(&self.context.database, row, &settings.tenant, process, dead).await?;
         if let Some(open) = taken {
-            tracing::warn!(%turn, conversation = %open.conversation, outrun = open.outrun,
+            tracing::warn!(turn = %row, conversation = %open.conversation, outrun = open.outrun,
                 "actions of a dead process taken over");
             // From now on they are this process's own, and their performing keeps no place from other work.
             self.acting.perform_later(open, Path::Deferred);

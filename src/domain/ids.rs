@@ -54,6 +54,10 @@ uuid_newtype! {
     TurnId
 }
 uuid_newtype! {
+    /// Id of the row that holds a turn's reply among `turns`. What follows a reply, such as its actions, is named by it.
+    AgentRowId
+}
+uuid_newtype! {
     /// Random id of one running process, new at every start (ARC-44).
     ProcessId
 }

@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use uuid::Uuid;
-
 use super::answers::{Answers, Delivery};
 use super::binding::ContactToken;
 use super::budget::Day;
@@ -19,7 +17,7 @@ use super::tokens::IssuedToken;
 use super::way::Way;
 use super::{acts, budget, guards, takeover};
 use crate::channel::{self, InboundMessage};
-use crate::domain::{Binding, ContactText, EscalationReason, Role, Usd};
+use crate::domain::{AgentRowId, Binding, ContactText, EscalationReason, Role, Usd};
 use crate::model::{HistoryTurn, Reply, Spent, TurnInput, Usage};
 use crate::store::inbox::{self, Kept, Waiter};
 use crate::store::open::{NewMessage, OpenRequest, OpenTurn, Opened, Waits};
@@ -397,7 +395,7 @@ fn settle_request(
     way: Way,
     delivery: &Delivery,
 ) -> SettleRequest {
-    let agent_row = Uuid::now_v7();
+    let agent_row = AgentRowId::fresh();
     let payload = |texts: &[String]| acts::with_actions(owed::reply_payload(texts), draft, agent_row);
     SettleRequest {
         conversation: opened.conversation,

@@ -80,7 +80,7 @@ fn request(context: &TurnContext, run: Run, text: &str) -> TurnRequest {
         process: context.pulse.process(),
         run,
         messages: vec![message],
-        rows: vec![MessageRow { id: Uuid::now_v7(), stored: false }],
+        rows: vec![MessageRow { id: uuid::Uuid::now_v7(), stored: false }],
         known_digest: None,
         snapshot: Arc::new(Snapshot::new(demo::tenant().unwrap())),
         presented_secret: Redacted::new("secret".into()),
