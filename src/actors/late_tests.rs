@@ -1,11 +1,10 @@
-use uuid::Uuid;
-
 use super::*;
 use crate::config::demo;
+use crate::domain::MessageId;
 
 fn waits(process: ProcessId, digest: Option<&str>, text: &str) -> WaitingMessage {
     WaitingMessage {
-        id: Uuid::now_v7(),
+        id: MessageId::fresh(),
         process,
         text: ContactText::new(text),
         media: None,

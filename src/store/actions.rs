@@ -161,7 +161,7 @@ pub async fn forgotten(
     process: ProcessId,
     known: &[AgentRowId],
 ) -> Result<Vec<OpenActions>, StoreError> {
-    let known: Vec<Uuid> = known.iter().map(|row| *row.as_uuid()).collect();
+    let known = AgentRowId::uuids(known);
     let lease = database.lease().await?;
     let statement = lease.prepared(FORGOTTEN).await?;
     let values: &[&(dyn ToSql + Sync)] = &[process.as_uuid(), &known, &FORGOTTEN_AFTER.as_secs_f64()];

@@ -5,6 +5,7 @@ use tokio_postgres::Client;
 
 use super::tests::Fixture;
 use super::*;
+use crate::domain::MessageId;
 use crate::store::open::{OpenRequest, Opened, open};
 use crate::store::owed;
 use crate::store::takeover::{self, Hushed};
@@ -57,7 +58,7 @@ async fn a_reply_that_settles_while_it_is_asked_for_is_queued() {
         text: "copy",
         told: false,
         tokens_enforced: false,
-        messages: vec![*turn.as_uuid()],
+        messages: vec![MessageId::from(*turn.as_uuid())],
         now: Timestamp::now(),
     };
     let (resolution, ()) = tokio::join!(owed::end_opened(&fixture.database, &failed), async {

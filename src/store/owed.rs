@@ -12,7 +12,7 @@ use super::binding::binding_of;
 use super::open::day_of;
 use super::pool::Lease;
 use super::{Database, StoreError};
-use crate::domain::{ConversationId, ProcessId, SubscriberId, TenantId, TurnId};
+use crate::domain::{ConversationId, MessageId, ProcessId, SubscriberId, TenantId, TurnId};
 
 /// When a reply of the contact `c` that is queued now is due: never before one that is queued already (BOX-3). Whoever queues
 /// one dates it after the wait for the conversation's lock: its date is its place (ARC-43).
@@ -193,7 +193,7 @@ pub async fn confirm(
     process: ProcessId,
     now: Timestamp,
 ) -> Result<Confirmed, StoreError> {
-    let ids: Vec<Uuid> = turns.iter().map(|turn| *turn.as_uuid()).collect();
+    let ids = TurnId::uuids(turns);
     let lease = database.lease().await?;
     let statement = lease.prepared(CONFIRM).await?;
     let row = lease.client()?.query_one(&statement, &[&ids, &day_of(now), process.as_uuid()]).await?;
@@ -255,7 +255,7 @@ pub struct Failed<'turn> {
     /// `CONTACT_TOKENS_ENFORCED`.
     pub tokens_enforced: bool,
     /// Ids of its messages, as far as they are known.
-    pub messages: Vec<Uuid>,
+    pub messages: Vec<MessageId>,
     /// Business time.
     pub now: Timestamp,
 }
@@ -372,7 +372,7 @@ async fn abandon(lease: &Lease, failed: &Failed<'_>) -> Result<bool, StoreError>
         &failed.told,
         &payload,
         failed.process.as_uuid(),
-        &failed.messages,
+        &MessageId::uuids(&failed.messages),
     ];
     Ok(lease.client()?.execute(&statement, values).await? > 0)
 }
@@ -419,7 +419,7 @@ async fn without_turn(lease: &Lease, handoff: &Handoff<'_>, sure: bool) -> Resul
         &handoff.arrived,
         &handoff.failed.now,
         &handoff.failed.tokens_enforced,
-        &handoff.failed.messages,
+        &MessageId::uuids(&handoff.failed.messages),
         &sure,
     ];
     let row = lease.client()?.query_one(&statement, values).await?;

@@ -40,7 +40,7 @@ impl Ending {
                 text: COPY,
                 told,
                 tokens_enforced: true,
-                messages: vec![*self.turn.as_uuid()],
+                messages: vec![MessageId::from(*self.turn.as_uuid())],
                 now: Timestamp::now(),
             },
             tenant: &self.tenant,

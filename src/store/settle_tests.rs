@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 use tokio_postgres::Client;
 
 use super::*;
-use crate::domain::{ContactText, SubscriberId, TenantId};
+use crate::domain::{ContactText, MessageId, SubscriberId, TenantId};
 use crate::store::embedded::testing::{TestDatabase, TestServer};
 use crate::store::open::{NewMessage, OpenRequest, OpenTurn, Opened, open};
 use crate::store::outbox::{self, Claimant};
@@ -39,7 +39,7 @@ impl Fixture {
     /// What a turn of the one contact asks of Open.
     pub(in crate::store) fn request(&self, turn: TurnId) -> OpenRequest {
         let message = NewMessage {
-            id: *turn.as_uuid(),
+            id: MessageId::from(*turn.as_uuid()),
             text: ContactText::new("hello".to_owned()),
             media: None,
             offering: None,

@@ -5,7 +5,7 @@ use super::*;
 use crate::channel::Media;
 use crate::config::{Settings, demo};
 use crate::domain::{
-    ConversationId, MediaKind, Outcome, ProcessId, Redacted, SubscriberId, SystemClock, TurnId,
+    ConversationId, MediaKind, MessageId, Outcome, ProcessId, Redacted, SubscriberId, SystemClock, TurnId,
 };
 use crate::model;
 use crate::store::notices::Freed;
@@ -80,7 +80,7 @@ fn request(context: &TurnContext, run: Run, text: &str) -> TurnRequest {
         process: context.pulse.process(),
         run,
         messages: vec![message],
-        rows: vec![MessageRow { id: uuid::Uuid::now_v7(), stored: false }],
+        rows: vec![MessageRow { id: MessageId::fresh(), stored: false }],
         known_digest: None,
         snapshot: Arc::new(Snapshot::new(demo::tenant().unwrap())),
         presented_secret: Redacted::new("secret".into()),

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tracing::Span;
-use uuid::Uuid;
 
 use super::actor::Shared;
 use super::events::{Playing, Telling, Ticket};
@@ -12,7 +11,7 @@ use super::mailbox::{Arrival, Mailbox, Slot, repeats};
 use super::steps::Copy;
 use crate::actors::answer::{Answer, HandoffReceipt, Holder, Owed, OwedReply, Told};
 use crate::actors::resolver::{Failure, Left};
-use crate::domain::{ConversationId, Deadline, ProcessId, TurnId};
+use crate::domain::{ConversationId, Deadline, MessageId, ProcessId, TurnId};
 use crate::store::open::OpenTurn;
 use crate::tools::TurnTools;
 use crate::turn::{self, Run, TurnError, TurnRequest, Verdict};
@@ -118,7 +117,7 @@ impl Current {
     }
 
     /// All of its messages, to go back to where they waited; `kept` are those that stand in the inbox.
-    pub(super) fn into_arrivals(mut self, kept: &[Uuid]) -> Vec<Arrival> {
+    pub(super) fn into_arrivals(mut self, kept: &[MessageId]) -> Vec<Arrival> {
         let mut arrivals = self.split_off(0);
         for arrival in &mut arrivals {
             arrival.row.stored = kept.contains(&arrival.row.id);
