@@ -1,34 +1,27 @@
-//! Turns that no caller waits for: what dead processes have left unfinished or unread is answered late, through the
-//! outbox (ARC-45a, ARC-46, DEC-20).
+//! Runs the turns that no caller waits for: what dead processes have left unfinished or unread is answered late, through the
+//! outbox (ARC-45a, ARC-46, DEC-20). What becomes of each is decided in [`crate::turn::late`].
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use jiff::{SignedDuration, Timestamp};
 
 use super::acting::{Acting, Path};
 use super::answer::Told;
 use super::confirmer::{Confirmer, Watched};
 use super::outbox::OutboxWaker;
 use super::resolver::{Failure, Left, Resolver};
-use crate::channel::{InboundMessage, Media};
-use crate::domain::{
-    AgentRowId, ContactText, ConversationId, MediaKind, ProcessId, Redacted, SubscriberId, TurnId,
-};
+use crate::domain::{AgentRowId, ConversationId, ProcessId, TurnId};
 use crate::store::actions;
-use crate::store::inbox::{self, OrphanedContact, Repeated, WaitingMessage};
+use crate::store::inbox::{self, OrphanedContact, WaitingMessage};
 use crate::store::open::OpenTurn;
-use crate::store::second_run::{self, SecondRun, Taker};
+use crate::store::second_run::{self, SecondRun};
 use crate::store::{StoreError, owed};
+use crate::turn::late::{self, Course};
 use crate::turn::{
-    self, MessageRow, OpenReport, Run, SettleReport, Snapshot, Snapshots, TurnContext, TurnError,
-    TurnRequest, Way, is_opening,
+    self, OpenReport, SettleReport, Snapshot, Snapshots, TurnContext, TurnError, TurnRequest, Way,
 };
-
-/// Nothing reaches a contact who wrote longer ago than this: the channel does not allow it (ARC-46).
-const UNREACHABLE: SignedDuration = SignedDuration::from_hours(24);
 
 /// How long the server may still be at work on a statement that did not answer: longer than its wait for a lock.
 const IN_DOUBT: Duration = Duration::from_secs(10);
@@ -72,7 +65,7 @@ impl LateTurns {
             return Ok(());
         }
         let snapshot = self.snapshots.current();
-        let taker = self.taker(&snapshot);
+        let taker = late::taker(&self.context, &snapshot);
         let run = match second_run::take_over(&self.context.database, turn, &taker).await {
             Ok(Some(run)) => run,
             Ok(None) => return Ok(()),
@@ -85,7 +78,8 @@ impl LateTurns {
         };
         tracing::warn!(%turn, conversation = %run.opened.conversation, found = "running",
             again = run.again, "reply of a dead process taken over");
-        let request = Arc::new(self.request_of(turn, taker.process, snapshot, &run));
+        let request = late::request_of_second_run(&self.context, turn, taker.process, snapshot, &run);
+        let request = Arc::new(request);
         let conversation = run.opened.conversation;
         let ended = self.second_run(&request, run).await;
         if let Err(error) = ended {
@@ -96,32 +90,28 @@ impl LateTurns {
     }
 
     async fn second_run(&self, request: &Arc<TurnRequest>, mut run: SecondRun) -> Result<(), StoreError> {
-        let now = self.context.clock.now();
-        if is_out_of_reach(run.last_message_at.max(run.received_at), now) {
-            return self.end_silently(request.id, &run.opened, request.process).await;
+        match late::course_of_second_run(&run, self.context.clock.now()) {
+            Course::OutOfReach => self.end_silently(request, &run.opened).await,
+            Course::HandOff => self.hand_off(request).await,
+            Course::Answer => {
+                self.join_repeats(&run, request).await?;
+                turn::mend_summary(&self.context, &mut run.opened).await;
+                self.finish(Arc::clone(request), run.opened).await;
+                Ok(())
+            }
         }
-        if run.again || run.messages.is_empty() {
-            return self.hand_off(request).await;
-        }
-        self.join_repeats(&run, request).await?;
-        turn::mend_summary(&self.context, &mut run.opened).await;
-        self.finish(Arc::clone(request), run.opened).await;
-        Ok(())
     }
 
     /// Answers the first messages that wait for this contact while their process is dead: those of one process with
     /// one proof of the contact, as one turn (ARC-45a).
     pub(super) async fn answer_waiting(&self, contact: OrphanedContact) -> Result<(), StoreError> {
         let snapshot = self.snapshots.current();
-        let burst =
-            first_burst(inbox::waiting(&self.context.database, contact.conversation).await?, &snapshot);
-        let conversation = contact.conversation;
-        let (Some(first), process) = (burst.first(), self.context.pulse.process()) else { return Ok(()) };
-        if !self.context.pulse.may_judge() {
-            return Ok(());
-        }
-        let repeated = (burst.len() == 1).then(|| (first.process, first.text.clone(), first.received_at));
-        let request = Arc::new(self.inherited(contact, process, snapshot, burst));
+        let waiting = inbox::waiting(&self.context.database, contact.conversation).await?;
+        let burst = late::first_burst(waiting, &snapshot);
+        let (conversation, process) = (contact.conversation, self.context.pulse.process());
+        let request = late::request_of_burst(&self.context, &contact, process, snapshot, &burst);
+        let Some(request) = request.filter(|_| self.context.pulse.may_judge()) else { return Ok(()) };
+        let request = Arc::new(request);
         let opened = match turn::open(&self.context, &request, None).await {
             OpenReport::Started(opened) => *opened,
             // The lane is held, or the messages are gone: nothing of it is ours yet.
@@ -140,7 +130,7 @@ impl LateTurns {
         } else {
             request
         };
-        let ended = self.answer_opened(&request, opened, process, repeated).await;
+        let ended = self.answer_opened(&request, opened, &burst).await;
         if let Err(error) = ended {
             // The turn is ours and running: nobody else would end it.
             tracing::warn!(%conversation, err = %error, "recovery of a contact not finished");
@@ -149,41 +139,31 @@ impl LateTurns {
         Ok(())
     }
 
-    /// Ends a turn that inherited its messages; `repeated` is the one message that the contact may have sent again since.
+    /// Ends a turn that inherited its messages from this burst.
     async fn answer_opened(
         &self,
         request: &Arc<TurnRequest>,
         opened: OpenTurn,
-        process: ProcessId,
-        repeated: Option<(ProcessId, ContactText, Timestamp)>,
+        burst: &[WaitingMessage],
     ) -> Result<(), StoreError> {
-        let came = request.messages.last().map(|message| message.received_at);
-        if came.is_some_and(|came| is_out_of_reach(came, self.context.clock.now())) {
-            return self.end_silently(request.id, &opened, process).await;
+        match late::course_of_inherited(request, self.context.clock.now()) {
+            Course::OutOfReach => self.end_silently(request, &opened).await,
+            Course::HandOff => self.hand_off(request).await,
+            Course::Answer => {
+                if let Some(first) = late::repeatable_of_burst(burst, &opened) {
+                    inbox::join_repeats(&self.context.database, &first).await?;
+                }
+                self.finish(Arc::clone(request), opened).await;
+                Ok(())
+            }
         }
-        if let Some((process, text, received_at)) = repeated {
-            let (conversation, binding) = (opened.conversation, opened.binding);
-            let first = Repeated { conversation, process, text: &text, binding, received_at };
-            inbox::join_repeats(&self.context.database, &first).await?;
-        }
-        self.finish(Arc::clone(request), opened).await;
-        Ok(())
     }
 
     /// The takeover may have been committed without our hearing of it: the turn is then ours, and nobody would end it.
     async fn give_up(&self, turn: TurnId, process: ProcessId, snapshot: &Snapshot) {
         loop {
             tokio::time::sleep(IN_DOUBT).await;
-            let failed = owed::Failed {
-                turn,
-                process,
-                held: self.context.pulse.holds(process),
-                text: &snapshot.tenant.rules.messages.escalation,
-                told: false,
-                tokens_enforced: self.context.settings.tokens_enforced,
-                messages: Vec::new(),
-                now: self.context.clock.now(),
-            };
+            let failed = late::lost_takeover(&self.context, turn, process, snapshot);
             match owed::end_opened(&self.context.database, &failed).await {
                 Ok(_) => return self.waker.wake(),
                 Err(error) => tracing::warn!(%turn, err = %error, "failed turns not resolved yet"),
@@ -218,7 +198,7 @@ impl LateTurns {
         self.resolver.resolve_later(request, Told::No, failure, None);
     }
 
-    /// A turn that has killed two processes, or has no message any more.
+    /// Ends a turn with a person, without running it.
     async fn hand_off(&self, request: &TurnRequest) -> Result<(), StoreError> {
         if let Some(handoff) = turn::handoff(&self.context, request, false) {
             owed::resolve(&self.context.database, &handoff).await?;
@@ -228,12 +208,8 @@ impl LateTurns {
     }
 
     /// Marks the contact and calls a person; the operator finds the open handoff.
-    async fn end_silently(
-        &self,
-        turn: TurnId,
-        opened: &OpenTurn,
-        process: ProcessId,
-    ) -> Result<(), StoreError> {
+    async fn end_silently(&self, request: &TurnRequest, opened: &OpenTurn) -> Result<(), StoreError> {
+        let TurnRequest { id: turn, process, .. } = *request;
         let enforced = self.context.settings.tokens_enforced;
         let now = self.context.clock.now();
         second_run::end_silently(&self.context.database, turn, process, enforced, now).await?;
@@ -243,136 +219,11 @@ impl LateTurns {
 
     /// DEC-30: the caller whose process died may have asked another one meanwhile.
     async fn join_repeats(&self, run: &SecondRun, request: &TurnRequest) -> Result<(), StoreError> {
-        let [only] = run.messages.as_slice() else { return Ok(()) };
-        let first = Repeated {
-            conversation: run.opened.conversation,
-            process: run.dead,
-            text: &only.text,
-            binding: run.opened.binding,
-            received_at: run.received_at,
-        };
+        let Some(first) = late::repeatable_of_second_run(run) else { return Ok(()) };
         let joined = inbox::join_repeats(&self.context.database, &first).await?;
         if joined > 0 {
             tracing::info!(turn = %request.id, joined, "repeated request joins the turn of the first");
         }
         Ok(())
     }
-
-    fn taker(&self, snapshot: &Snapshot) -> Taker {
-        let settings = &self.context.settings;
-        Taker {
-            tenant: settings.tenant.clone(),
-            process: self.context.pulse.process(),
-            lane_secs: settings.lane_time().as_secs_f64(),
-            dead_secs: settings.process_dead.as_secs_f64(),
-            tokens_enforced: settings.tokens_enforced,
-            now: self.context.clock.now(),
-            history_days: snapshot.tenant.rules.history_days,
-            acted_by: turn::acted_by(&snapshot.tenant),
-        }
-    }
-
-    fn request_of(
-        &self,
-        turn: TurnId,
-        process: ProcessId,
-        snapshot: Arc<Snapshot>,
-        run: &SecondRun,
-    ) -> TurnRequest {
-        let place = (&run.subscriber, run.channel.as_str());
-        let message = |text: &ContactText, media| self.message(place, text, media, run.received_at);
-        TurnRequest {
-            id: turn,
-            process,
-            run: Run::Second,
-            messages: run.messages.iter().map(|one| message(&one.text, one.media)).collect(),
-            rows: run.messages.iter().map(|one| MessageRow { id: one.id, stored: false }).collect(),
-            known_digest: None,
-            snapshot,
-            presented_secret: Redacted::new("".into()),
-        }
-    }
-
-    fn inherited(
-        &self,
-        contact: OrphanedContact,
-        process: ProcessId,
-        snapshot: Arc<Snapshot>,
-        burst: Vec<WaitingMessage>,
-    ) -> TurnRequest {
-        let place = (&contact.subscriber, contact.channel.as_str());
-        let id = burst.first().map_or_else(TurnId::fresh, |first| TurnId::from(first.id));
-        let known_digest = burst.first().and_then(|first| first.token_digest.clone());
-        let rows = burst.iter().map(|one| MessageRow { id: one.id, stored: true }).collect();
-        let messages = burst.into_iter().map(|one| {
-            let message = self.message(place, &one.text, one.media, one.received_at);
-            InboundMessage { offering: one.offering, ..message }
-        });
-        TurnRequest {
-            id,
-            process,
-            run: Run::Inherited,
-            messages: messages.collect(),
-            rows,
-            known_digest,
-            snapshot,
-            presented_secret: Redacted::new("".into()),
-        }
-    }
-
-    /// A message as its rows tell it: what only the request knew is gone.
-    fn message(
-        &self,
-        (subscriber, channel): (&SubscriberId, &str),
-        text: &ContactText,
-        media: Option<MediaKind>,
-        received_at: Timestamp,
-    ) -> InboundMessage {
-        InboundMessage {
-            tenant: self.context.settings.tenant.clone(),
-            subscriber: subscriber.clone(),
-            text: text.clone(),
-            channel: channel.to_owned(),
-            contact_name: None,
-            locale: None,
-            token: None,
-            media: media.map(|kind| Media { kind, url: Redacted::default() }),
-            offering: None,
-            received_at,
-        }
-    }
 }
-
-/// Whether the channel delivers nothing any more to a contact whose last message came then.
-fn is_out_of_reach(came: Timestamp, now: Timestamp) -> bool {
-    now.duration_since(came) > UNREACHABLE
-}
-
-/// The first of these messages with those right behind it that the same process would have answered with it (DEC-5,
-/// DEC-23).
-fn first_burst(waiting: Vec<WaitingMessage>, snapshot: &Snapshot) -> Vec<WaitingMessage> {
-    let rules = &snapshot.tenant.rules;
-    let alone = |one: &WaitingMessage| {
-        one.media.is_some()
-            || !rules.burst.answer_together
-            || is_opening(rules.opening_trigger.as_ref(), one.text.expose())
-    };
-    let mut burst: Vec<WaitingMessage> = Vec::new();
-    for next in waiting {
-        let joins = burst.first().is_none_or(|first| {
-            first.process == next.process
-                && first.token_digest == next.token_digest
-                && !alone(first)
-                && !alone(&next)
-        });
-        if !joins {
-            break;
-        }
-        burst.push(next);
-    }
-    burst
-}
-
-#[cfg(test)]
-#[path = "late_tests.rs"]
-mod tests;

@@ -1,5 +1,6 @@
 //! One turn, step by step, as plain async functions that need no actor system (ARC-2).
-//! Owns: binding, guards, the scripted opening, what a reply becomes, what is written when, what is told.
+//! Owns: binding, guards, the scripted opening, what a reply becomes, what is written when, what is told, what becomes of a
+//! late turn.
 //! Never: keeps state between turns, owns a timer, names the winner of the race (the conversation does).
 
 mod acts;
@@ -11,6 +12,7 @@ mod draft;
 mod error;
 mod flights;
 mod guards;
+pub mod late;
 mod opening;
 mod reports;
 mod request;
@@ -19,7 +21,7 @@ mod takeover;
 mod tokens;
 mod way;
 
-pub use acts::{acted_by, mend_summary, plays_for, tools_of};
+pub use acts::{mend_summary, plays_for, tools_of};
 pub use answers::{Answers, Delivery};
 pub use binding::{ContactToken, NoRandomness, digest};
 pub use context::{Snapshot, Snapshots, TurnContext, TurnSettings};

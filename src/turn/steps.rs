@@ -484,4 +484,4 @@ pub fn handoff<'turn>(
 
 #[cfg(test)]
 #[path = "steps_tests.rs"]
-mod tests;
+pub(super) mod tests;

@@ -39,7 +39,7 @@ fn context() -> TurnContext {
     }
 }
 
-fn opened() -> OpenTurn {
+pub(in crate::turn) fn opened() -> OpenTurn {
     OpenTurn {
         conversation: ConversationId::fresh(),
         binding: Binding::First,
