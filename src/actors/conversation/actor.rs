@@ -75,10 +75,8 @@ pub(in crate::actors) struct ConversationActor {
     lane: Option<SpawnHandle>,
     /// The lane has been asked for in vain since the last turn.
     lane_asked: bool,
-    /// Turns under way, by their first message.
+    /// Turns under way, by their first message; among them, while it is being ended, a message that could not be kept.
     turns: HashMap<Ticket, Current>,
-    /// Why a message could not be kept, and whether its contact has the escalation copy; only while it is being ended.
-    not_kept: Option<(Option<TurnError>, Told)>,
 }
 
 /// Something waits in the mailbox.
@@ -134,7 +132,6 @@ impl ConversationActor {
             lane: None,
             lane_asked: false,
             turns: HashMap::new(),
-            not_kept: None,
         }
     }
 
@@ -314,10 +311,19 @@ impl ConversationActor {
             KeepReport::Failed(error) => {
                 let conversation = self.mailbox.face.conversation().map(tracing::field::display);
                 tracing::error!(conversation, err = %error, "unhandled error");
-                self.not_kept = Some((Some(error), Told::No));
-                StoreResult::Failed
+                self.not_kept(ticket, error)
             }
         }
+    }
+
+    /// A message that could not be kept ends as a turn does: its request is told, and what it has left is resolved.
+    fn not_kept(&mut self, ticket: Ticket, error: TurnError) -> StoreResult {
+        let current = Current::of(self.mailbox.take(&[ticket]), self.shared.pulse.process());
+        if let Some(current) = current {
+            self.turns.insert(ticket, current);
+            self.note_error(ticket, error);
+        }
+        StoreResult::Failed
     }
 
     fn opened(&mut self, turn: Ticket, report: OpenReport) -> OpenResult {
@@ -472,10 +478,7 @@ impl Handler<StepEnded> for ConversationActor {
             }
             StepOutcome::Settled(report) => Event::Settled(turn, self.settled(turn, report)),
             StepOutcome::Panicked if self.turns.contains_key(&turn) => Event::Panicked(turn),
-            StepOutcome::Panicked => {
-                self.not_kept = Some((None, Told::No));
-                Event::Stored(turn, StoreResult::Failed)
-            }
+            StepOutcome::Panicked => Event::Stored(turn, self.not_kept(turn, TurnError::CutShort)),
         };
         self.feed(event, ctx);
     }

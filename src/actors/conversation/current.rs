@@ -252,7 +252,7 @@ pub(super) const fn copy_of(telling: Telling) -> Option<Copy> {
 }
 
 /// The escalation copy, and how to know whether it was handed over.
-pub(super) fn handoff_answer(slot: &Slot, shared: &Shared) -> Option<(Answer, Told)> {
+fn handoff_answer(slot: &Slot, shared: &Shared) -> Option<(Answer, Told)> {
     let answer = copy_answer(Copy::Handoff, slot, shared)?;
     let (receipt, told) = HandoffReceipt::new();
     Some((Answer { owed: Some(Owed::Handoff(receipt)), ..answer }, told))
