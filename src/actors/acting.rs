@@ -6,10 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use uuid::Uuid;
 
 use super::supervised::Restarts;
-use crate::domain::ProcessId;
+use crate::domain::{AgentRowId, ProcessId};
 use crate::store::actions::{self, OpenActions};
 use crate::store::{Database, Pulse, StoreError};
 use crate::telemetry::Seldom;
@@ -51,11 +50,11 @@ pub(super) struct Acting {
 }
 
 /// Turns whose actions are being performed, each under the id of the process that holds them.
-type AtWork = Arc<Mutex<HashSet<(Uuid, ProcessId)>>>;
+type AtWork = Arc<Mutex<HashSet<(AgentRowId, ProcessId)>>>;
 
 /// One of them, as long as it lives.
 struct Working {
-    id: (Uuid, ProcessId),
+    id: (AgentRowId, ProcessId),
     all: AtWork,
 }
 
@@ -84,7 +83,7 @@ impl Acting {
             if !self.pulse.holds(process) {
                 continue;
             }
-            let known: Vec<Uuid> = self.lock().iter().map(|(turn, _)| *turn).collect();
+            let known: Vec<AgentRowId> = self.lock().iter().map(|(row, _)| *row).collect();
             let looking = actions::forgotten(&self.database, process, &known);
             match tokio::time::timeout(LOOK_LIMIT, looking).await.unwrap_or(Err(StoreError::InDoubt)) {
                 Ok(found) => found.into_iter().for_each(|open| self.perform_later(open, Path::Deferred)),
@@ -98,13 +97,13 @@ impl Acting {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashSet<(Uuid, ProcessId)>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashSet<(AgentRowId, ProcessId)>> {
         self.at_work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// `None` when somebody here is at work on them already.
     fn begin(&self, open: &OpenActions) -> Option<Working> {
-        let id = (open.turn, open.process);
+        let id = (open.row, open.process);
         let begins = self.lock().insert(id);
         begins.then(|| Working { id, all: Arc::clone(&self.at_work) })
     }
@@ -163,7 +162,7 @@ impl Acting {
     async fn record(&self, open: &OpenActions, groups: &[Vec<Entry>], path: Path) {
         let groups = serde_json::to_value(groups).unwrap_or_default();
         for _ in 0..RECORD_TRIES {
-            let writing = actions::resolve(&self.database, open.turn, open.process, &groups);
+            let writing = actions::resolve(&self.database, open.row, open.process, &groups);
             let written = tokio::time::timeout(RECORD_LIMIT, writing).await;
             let error = match written.unwrap_or(Err(StoreError::InDoubt)) {
                 Ok(_) => return,

@@ -22,7 +22,7 @@ use crate::store::inbox::Kept;
 use crate::store::open::{OpenTurn, Waits};
 use crate::store::{Pulse, StoreError};
 use crate::tools::TurnTools;
-use crate::turn::{Decision, Draft, KeepReport, OpenReport, SettleReport, TurnRequest, Way};
+use crate::turn::{Decision, Draft, KeepReport, OpenReport, SettleReport, TurnRequest, Verdict, Way};
 
 const CONVERSATIONS: u64 = 20_000;
 const MESSAGES: u64 = 120_000;
@@ -157,7 +157,7 @@ impl Steps for Watch {
                 // Ended with a person, whatever waits before it.
                 let number: u64 = request.messages[0].text.expose().parse().unwrap();
                 *played.runs.entry(number).or_insert(0) += 1;
-                return KeepReport::Failed(StoreError::InDoubt);
+                return KeepReport::Failed(StoreError::InDoubt.into());
             }
             KeepReport::Kept(if played.chance(10) { Kept::NoConversation } else { Kept::Yes })
         })
@@ -185,7 +185,7 @@ impl Steps for Watch {
             tokio::task::yield_now().await;
             if failed {
                 played.note_end(&request);
-                return OpenReport::Failed(StoreError::InDoubt);
+                return OpenReport::Failed(StoreError::InDoubt.into());
             }
             OpenReport::Started(Box::new(opened(taken, is_unbound(&request))))
         })
@@ -200,7 +200,7 @@ impl Steps for Watch {
         request: Arc<TurnRequest>,
         _: Arc<OpenTurn>,
         _: Option<Arc<TurnTools>>,
-    ) -> BoxFuture<'static, Draft> {
+    ) -> BoxFuture<'static, Verdict> {
         let played = Arc::clone(&self.0);
         Box::pin(async move {
             tokio::task::yield_now().await;
@@ -209,7 +209,7 @@ impl Steps for Watch {
                 played.note_end(&request);
                 panic!("played failure of a step");
             }
-            Draft::of_copy(Reply::scripted("played"), Decision::Scripted)
+            Verdict::Say(Box::new(Draft::of_copy(Reply::scripted("played"), Decision::Scripted)))
         })
     }
 
@@ -217,8 +217,9 @@ impl Steps for Watch {
         &self,
         request: Arc<TurnRequest>,
         _: Arc<OpenTurn>,
-        _: Draft,
+        _: Verdict,
         _: Way,
+        _: Option<Duration>,
     ) -> BoxFuture<'static, SettleReport> {
         let played = Arc::clone(&self.0);
         Box::pin(async move {

@@ -30,21 +30,24 @@ impl Steps for Unanswering {
         _: Arc<TurnRequest>,
         _: Arc<OpenTurn>,
         _: Option<Arc<TurnTools>>,
-    ) -> BoxFuture<'static, Draft> {
-        Box::pin(async { Draft::of_copy(Reply::scripted("played"), Decision::Scripted) })
+    ) -> BoxFuture<'static, Verdict> {
+        Box::pin(async {
+            Verdict::Say(Box::new(Draft::of_copy(Reply::scripted("played"), Decision::Scripted)))
+        })
     }
 
     fn settle(
         &self,
         _: Arc<TurnRequest>,
         _: Arc<OpenTurn>,
-        _: Draft,
+        _: Verdict,
         way: Way,
+        _: Option<Duration>,
     ) -> BoxFuture<'static, SettleReport> {
         let report = if self.0.settled.fetch_add(1, Ordering::AcqRel) == 0 {
-            SettleReport::Failed(StoreError::InDoubt)
+            SettleReport::Failed(StoreError::InDoubt.into())
         } else {
-            self.0.behind.lock().unwrap().push(way.behind);
+            self.0.behind.lock().unwrap().push(way == Way::BehindReply);
             SettleReport::Queued
         };
         Box::pin(async { report })

@@ -131,10 +131,10 @@ impl Recoverer {
     async fn take_actions(&self) -> Result<(), StoreError> {
         let (context, settings) = (&self.late.context, &self.late.context.settings);
         let dead = settings.process_dead.as_secs_f64();
-        for (turn, _) in actions::orphaned(&context.database, &settings.tenant, dead).await? {
-            if let Some(at_work) = self.begin(turn) {
+        for (row, _) in actions::orphaned(&context.database, &settings.tenant, dead).await? {
+            if let Some(at_work) = self.begin(*row.as_uuid()) {
                 let late = self.late.clone();
-                self.spawn(at_work, async move { late.act_for_the_dead(turn).await });
+                self.spawn(at_work, async move { late.act_for_the_dead(row).await });
             }
         }
         Ok(())

@@ -16,7 +16,7 @@ use crate::store::StoreError;
 use crate::store::owed::{self, Resolution, Resolved};
 use crate::telemetry::Seldom;
 use crate::telemetry::crash_points::{self, Sabotage};
-use crate::turn::{self, TurnContext, TurnRequest};
+use crate::turn::{self, TurnContext, TurnError, TurnRequest};
 
 /// When the database is asked. A flight that was cut off may still be carried out by the server for a while, so
 /// "nothing there" is believed only at the end.
@@ -40,7 +40,7 @@ pub(super) struct Failure {
     /// What it left in the database.
     pub(super) left: Left,
     /// Why.
-    pub(super) cause: StoreError,
+    pub(super) cause: TurnError,
     /// Whose turn it was, where that is known.
     pub(super) conversation: Option<ConversationId>,
 }
@@ -58,7 +58,7 @@ pub(super) enum Left {
 
 impl Failure {
     /// A failure before the turn is known to have been opened.
-    pub(super) fn before_open(cause: StoreError, conversation: Option<ConversationId>) -> Self {
+    pub(super) fn before_open(cause: TurnError, conversation: Option<ConversationId>) -> Self {
         let left = if cause.wrote_nothing() { Left::Nothing } else { Left::Unknown };
         Self { left, cause, conversation }
     }

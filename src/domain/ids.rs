@@ -23,6 +23,12 @@ macro_rules! uuid_newtype {
             pub const fn as_uuid(&self) -> &Uuid {
                 &self.0
             }
+
+            /// The plain UUIDs of these, for an array in the database.
+            #[must_use]
+            pub fn uuids(ids: &[Self]) -> Vec<Uuid> {
+                ids.iter().map(|id| id.0).collect()
+            }
         }
 
         impl From<Uuid> for $name {
@@ -54,8 +60,23 @@ uuid_newtype! {
     TurnId
 }
 uuid_newtype! {
+    /// Id of an inbound message's row: in the inbox, if it has to wait, then among `turns`.
+    MessageId
+}
+uuid_newtype! {
+    /// Id of the row that holds a turn's reply among `turns`. What follows a reply, such as its actions, is named by it.
+    AgentRowId
+}
+uuid_newtype! {
     /// Random id of one running process, new at every start (ARC-44).
     ProcessId
+}
+
+impl From<MessageId> for TurnId {
+    /// The turn whose first message this is: it can be found from either side.
+    fn from(first: MessageId) -> Self {
+        Self(first.0)
+    }
 }
 
 /// Value of every `tenant_id` column. Never empty.

@@ -11,7 +11,7 @@ mod visible;
 mod vocabulary;
 
 pub use clock::{Clock, Deadline, SystemClock, TestClock, millis};
-pub use ids::{ConversationId, Fence, ProcessId, SubscriberId, TenantId, TurnId};
+pub use ids::{AgentRowId, ConversationId, Fence, MessageId, ProcessId, SubscriberId, TenantId, TurnId};
 pub use money::{MinorUnits, Usd, decimals_of};
 pub use text::{ContactText, Redacted};
 pub use visible::{visible, visible_lines};

@@ -1,10 +1,9 @@
 //! The summary of a conversation, from Settle to the next Open, and the offering that a request names.
 
 use serde_json::{Value, json};
-use uuid::Uuid;
 
 use super::*;
-use crate::domain::{Outcome, TurnId};
+use crate::domain::{AgentRowId, Outcome, TurnId};
 use crate::store::open::OpenTurn;
 use crate::store::settle::tests::Fixture;
 use crate::store::settle::{AgentRow, SettleRequest, Summary, settle};
@@ -29,7 +28,7 @@ async fn acted(fixture: &Fixture, actions: Option<Value>, summary: Option<Summar
         payload: json!({ "messages": ["reply"] }),
         rest: None,
         agent: AgentRow {
-            id: Uuid::now_v7(),
+            id: AgentRowId::fresh(),
             text: "reply".to_owned(),
             outcome: Outcome::Deferred,
             bound: false,

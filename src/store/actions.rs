@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::attempts::attempted;
 use super::{Database, StoreError};
-use crate::domain::{ConversationId, ProcessId, Redacted, SubscriberId, TenantId};
+use crate::domain::{AgentRowId, ConversationId, ProcessId, Redacted, SubscriberId, TenantId};
 
 /// Actions of the tenant whose process is dead.
 const ORPHANED: &str = "
@@ -93,8 +93,8 @@ const RESOLVE: &str = "
 /// Actions that this process performs now. `Debug` shows none of them.
 #[derive(Debug)]
 pub struct OpenActions {
-    /// The agent's row.
-    pub turn: Uuid,
+    /// The reply they are behind.
+    pub row: AgentRowId,
     /// The contact's conversation.
     pub conversation: ConversationId,
     /// Whom they are for.
@@ -111,7 +111,7 @@ pub struct OpenActions {
     pub outrun: bool,
 }
 
-/// Turns with open actions of dead processes, oldest first, at most 100.
+/// Replies with open actions of dead processes, oldest first, at most 100.
 ///
 /// # Errors
 /// When the database does not answer.
@@ -119,15 +119,16 @@ pub async fn orphaned(
     database: &Database,
     tenant: &TenantId,
     dead_secs: f64,
-) -> Result<Vec<(Uuid, ConversationId)>, StoreError> {
+) -> Result<Vec<(AgentRowId, ConversationId)>, StoreError> {
     let lease = database.lease().await?;
     let statement = lease.prepared(ORPHANED).await?;
     let rows = lease.client()?.query(&statement, &[&tenant.as_str(), &dead_secs]).await?;
     lease.give_back();
     rows.iter()
         .map(|row| {
-            let conversation: Uuid = row.try_get("conversation_id")?;
-            Ok((row.try_get("turn_id")?, ConversationId::from(conversation)))
+            let (agent, conversation): (Uuid, Uuid) =
+                (row.try_get("turn_id")?, row.try_get("conversation_id")?);
+            Ok((AgentRowId::from(agent), ConversationId::from(conversation)))
         })
         .collect()
 }
@@ -138,19 +139,17 @@ pub async fn orphaned(
 /// When they may have been taken over all the same: they wait until this process is gone too.
 pub async fn take_over(
     database: &Database,
-    turn: Uuid,
+    row: AgentRowId,
     tenant: &TenantId,
     process: ProcessId,
     dead_secs: f64,
 ) -> Result<Option<OpenActions>, StoreError> {
     let lease = database.lease().await?;
     let statement = lease.prepared(TAKE_OVER).await?;
-    let row = lease
-        .client()?
-        .query_opt(&statement, &[&turn, &tenant.as_str(), process.as_uuid(), &dead_secs])
-        .await?;
+    let values: &[&(dyn ToSql + Sync)] = &[row.as_uuid(), &tenant.as_str(), process.as_uuid(), &dead_secs];
+    let taken = lease.client()?.query_opt(&statement, values).await?;
     lease.give_back();
-    row.map(|row| recovered_of(&row, process)).transpose()
+    taken.map(|taken| recovered_of(&taken, process)).transpose()
 }
 
 /// Open actions of this process that are old enough to be known and are not among those `known`; at most 100.
@@ -160,8 +159,9 @@ pub async fn take_over(
 pub async fn forgotten(
     database: &Database,
     process: ProcessId,
-    known: &[Uuid],
+    known: &[AgentRowId],
 ) -> Result<Vec<OpenActions>, StoreError> {
+    let known = AgentRowId::uuids(known);
     let lease = database.lease().await?;
     let statement = lease.prepared(FORGOTTEN).await?;
     let values: &[&(dyn ToSql + Sync)] = &[process.as_uuid(), &known, &FORGOTTEN_AFTER.as_secs_f64()];
@@ -171,9 +171,9 @@ pub async fn forgotten(
 }
 
 fn recovered_of(row: &Row, process: ProcessId) -> Result<OpenActions, StoreError> {
-    let conversation: Uuid = row.try_get("conversation_id")?;
+    let (agent, conversation): (Uuid, Uuid) = (row.try_get("turn_id")?, row.try_get("conversation_id")?);
     Ok(OpenActions {
-        turn: row.try_get("turn_id")?,
+        row: AgentRowId::from(agent),
         conversation: ConversationId::from(conversation),
         subscriber: SubscriberId::stored(row.try_get("subscriber_id")?),
         process,
@@ -204,12 +204,12 @@ pub(super) fn opened_of(row: &Row, process: ProcessId) -> Result<Vec<OpenActions
             let id =
                 |name: &str| one.get(name).and_then(Value::as_str).and_then(|id| id.parse::<Uuid>().ok());
             let unexpected = StoreError::Unexpected { what: "rs_actions" };
-            let (Some(turn), Some(conversation)) = (id("turn"), id("conversation")) else {
+            let (Some(agent), Some(conversation)) = (id("turn"), id("conversation")) else {
                 return Err(unexpected);
             };
             let subscriber = one.get("subscriber").and_then(Value::as_str).map(SubscriberId::stored);
             Ok(OpenActions {
-                turn,
+                row: AgentRowId::from(agent),
                 conversation: ConversationId::from(conversation),
                 subscriber: subscriber.ok_or(unexpected)?,
                 process,
@@ -228,15 +228,15 @@ pub(super) fn opened_of(row: &Row, process: ProcessId) -> Result<Vec<OpenActions
 /// When the write may not have arrived: try again.
 pub async fn resolve(
     database: &Database,
-    turn: Uuid,
+    row: AgentRowId,
     process: ProcessId,
     groups: &Value,
 ) -> Result<bool, StoreError> {
     let lease = database.lease().await?;
     let statement = lease.prepared(RESOLVE).await?;
-    let row = lease.client()?.query_one(&statement, &[&turn, process.as_uuid(), groups]).await?;
+    let ended = lease.client()?.query_one(&statement, &[row.as_uuid(), process.as_uuid(), groups]).await?;
     lease.give_back();
-    Ok(row.try_get("held")?)
+    Ok(ended.try_get("held")?)
 }
 
 #[cfg(test)]

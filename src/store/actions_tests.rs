@@ -28,9 +28,9 @@ fn record() -> Value {
 }
 
 /// A settled turn with these actions; its agent row.
-async fn settled(fixture: &Fixture, deferred: bool, rest: Option<&str>) -> (TurnId, Uuid) {
+async fn settled(fixture: &Fixture, deferred: bool, rest: Option<&str>) -> (TurnId, AgentRowId) {
     let (turn, opened) = fixture.opened().await;
-    let row = Uuid::now_v7();
+    let row = AgentRowId::fresh();
     let payload = |text: &str| json!({ "messages": [text], "actions": staged(), "turnId": row.to_string() });
     let request = SettleRequest {
         conversation: opened.conversation,
@@ -66,8 +66,13 @@ async fn claimant(fixture: &Fixture) -> Claimant {
     Claimant { tenant, process: fixture.process, lease: second * 60, dead: second * 20, gap: second }
 }
 
-async fn on_record(fixture: &Fixture, row: Uuid) -> Value {
-    fixture.client.query_one("select actions from turns where id = $1", &[&row]).await.unwrap().get(0)
+async fn on_record(fixture: &Fixture, row: AgentRowId) -> Value {
+    fixture
+        .client
+        .query_one("select actions from turns where id = $1", &[row.as_uuid()])
+        .await
+        .unwrap()
+        .get(0)
 }
 
 async fn open_rows(fixture: &Fixture) -> i64 {
@@ -81,7 +86,7 @@ async fn actions_are_open_when_their_reply_is_out() {
     let (turn, row) = settled(&fixture, false, None).await;
     assert_eq!(open_rows(&fixture).await, 0, "the reply may not be out yet");
     let opened = fixture.confirmed(turn).await.opened;
-    assert_eq!((opened.len(), opened[0].turn, opened[0].actions.expose()), (1, row, &staged()));
+    assert_eq!((opened.len(), opened[0].row, opened[0].actions.expose()), (1, row, &staged()));
     assert!(fixture.confirmed(turn).await.opened.is_empty());
     assert_eq!(open_rows(&fixture).await, 1);
 }
@@ -102,7 +107,7 @@ async fn a_queued_reply_takes_its_actions_along() {
         .remove(0);
     assert_eq!(open_rows(&fixture).await, 0);
     let opened = outbox::delivered(&fixture.database, &claimant, &claim).await.unwrap().unwrap();
-    assert_eq!((opened.len(), opened[0].turn, opened[0].actions.expose()), (1, row, &staged()));
+    assert_eq!((opened.len(), opened[0].row, opened[0].actions.expose()), (1, row, &staged()));
     assert_eq!(open_rows(&fixture).await, 1);
 }
 
@@ -241,11 +246,11 @@ async fn actions_nobody_heard_of_are_found() {
     let fixture = Fixture::new().await;
     let (turn, row) = settled(&fixture, false, None).await;
     drop(fixture.confirmed(turn).await);
-    let found = async |process, known: &[Uuid]| {
+    let found = async |process, known: &[AgentRowId]| {
         let found = forgotten(&fixture.database, process, known).await.unwrap();
-        found.into_iter().map(|open| open.turn).collect::<Vec<Uuid>>()
+        found.into_iter().map(|open| open.row).collect::<Vec<AgentRowId>>()
     };
-    assert_eq!(found(fixture.process, &[]).await, [] as [Uuid; 0], "the answer may be under way");
+    assert_eq!(found(fixture.process, &[]).await, [] as [AgentRowId; 0], "the answer may be under way");
     let sql = format!(
         "update rs_actions set created_at = now() - interval '16 seconds';
          insert into rs_attempts (turn_id, action, conversation_id, process_id, entry, finished_at, outcome)
@@ -253,14 +258,11 @@ async fn actions_nobody_heard_of_are_found() {
          from rs_actions where turn_id = '{row}'"
     );
     fixture.client.batch_execute(&sql).await.unwrap();
-    let none: Vec<Uuid> = Vec::new();
+    let none: Vec<AgentRowId> = Vec::new();
     assert_eq!(found(fixture.process, &[row]).await, none, "it is at work on them");
     assert_eq!(found(ProcessId::fresh(), &[]).await, none);
     let open = forgotten(&fixture.database, fixture.process, &[]).await.unwrap().remove(0);
-    assert_eq!(
-        (open.turn, open.actions.expose(), open.outrun, open.recovered),
-        (row, &staged(), false, true)
-    );
+    assert_eq!((open.row, open.actions.expose(), open.outrun, open.recovered), (row, &staged(), false, true));
     assert_eq!(open.attempted[0].1["status"], "performed");
     assert!(resolve(&fixture.database, row, fixture.process, &json!([])).await.unwrap());
     assert_eq!(found(fixture.process, &[]).await, none);

@@ -9,7 +9,7 @@ pub(super) use self::statements::IN_TURN;
 use self::statements::{AFTER, INHERITED, OfKind, RECOVERED};
 use super::flight::behind_lock;
 use super::{Database, StoreError};
-use crate::domain::{ConversationId, ProcessId};
+use crate::domain::{AgentRowId, ConversationId, ProcessId, TurnId};
 
 mod statements;
 
@@ -64,20 +64,37 @@ const SCHEDULE: &str = "
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Under {
     /// The running turn.
-    Turn,
+    Turn(TurnId),
     /// The running turn of a process that died: what was to follow the actions that it has performed.
-    Inherited,
-    /// The actions behind a reply that is out.
-    Actions,
+    Inherited(TurnId),
+    /// The actions behind this reply, which is out.
+    Actions(AgentRowId),
     /// Such actions, found where nobody was at work on them.
-    Recovered,
+    Recovered(AgentRowId),
+}
+
+impl Under {
+    /// The id that the attempt is written down with.
+    #[must_use]
+    pub const fn as_uuid(&self) -> &Uuid {
+        match self {
+            Self::Turn(turn) | Self::Inherited(turn) => turn.as_uuid(),
+            Self::Actions(row) | Self::Recovered(row) => row.as_uuid(),
+        }
+    }
+
+    /// True while the turn's model runs.
+    #[must_use]
+    pub const fn is_turn(&self) -> bool {
+        matches!(self, Self::Turn(_))
+    }
 }
 
 /// One attempt.
 #[derive(Clone, Debug)]
 pub struct Attempt {
-    /// The turn, or behind its reply the agent's row.
-    pub turn: Uuid,
+    /// What it belongs to.
+    pub under: Under,
     /// Number of the request within it.
     pub action: i32,
     /// The conversation.
@@ -164,13 +181,9 @@ pub struct Finish<'attempt> {
 ///
 /// # Errors
 /// When the database does not answer.
-pub async fn kept_back(
-    database: &Database,
-    attempt: &Attempt,
-    under: Under,
-) -> Result<Option<Begun>, StoreError> {
+pub async fn kept_back(database: &Database, attempt: &Attempt) -> Result<Option<Begun>, StoreError> {
     let lease = database.lease().await?;
-    let statement = lease.prepared(statements_of(under).look).await?;
+    let statement = lease.prepared(statements_of(attempt.under).look).await?;
     let [turn, process, entry, stages_above, once, ..] = values_of(attempt);
     let values = [turn, process, entry, stages_above, once];
     let row = lease.client()?.query_one(&statement, &values).await?;
@@ -183,9 +196,9 @@ pub async fn kept_back(
 ///
 /// # Errors
 /// When the write may not have arrived: do not make the request.
-pub async fn begin(database: &Database, attempt: &Attempt, under: Under) -> Result<Begun, StoreError> {
+pub async fn begin(database: &Database, attempt: &Attempt) -> Result<Begun, StoreError> {
     let lease = database.lease().await?;
-    let sql = statements_of(under).begin;
+    let sql = statements_of(attempt.under).begin;
     let row = if attempt.concerns_others() {
         // The lock comes in a statement before: one that waits for it reads what was there before its wait.
         behind_lock(&lease, attempt.conversation, sql, &values_of(attempt))
@@ -201,16 +214,16 @@ pub async fn begin(database: &Database, attempt: &Attempt, under: Under) -> Resu
 
 const fn statements_of(under: Under) -> OfKind {
     match under {
-        Under::Turn => IN_TURN,
-        Under::Inherited => INHERITED,
-        Under::Actions => AFTER,
-        Under::Recovered => RECOVERED,
+        Under::Turn(_) => IN_TURN,
+        Under::Inherited(_) => INHERITED,
+        Under::Actions(_) => AFTER,
+        Under::Recovered(_) => RECOVERED,
     }
 }
 
 fn values_of(attempt: &Attempt) -> [&(dyn ToSql + Sync); 8] {
     [
-        &attempt.turn,
+        attempt.under.as_uuid(),
         attempt.process.as_uuid(),
         &attempt.entry,
         &attempt.stages_above,
@@ -231,7 +244,7 @@ pub async fn finish(database: &Database, attempt: &Attempt, finish: &Finish<'_>)
     let accepted = finish.error.is_none();
     let outcome = if accepted { "performed" } else { "failed" };
     let values: &[&(dyn ToSql + Sync)] = &[
-        &attempt.turn,
+        attempt.under.as_uuid(),
         &attempt.action,
         &outcome,
         &finish.error,

@@ -5,11 +5,11 @@ use serde_json::json;
 use super::super::owed;
 use super::super::settle::tests::Fixture;
 use super::*;
-use crate::domain::{SubscriberId, TenantId, TurnId};
+use crate::domain::TurnId;
 
 fn attempt(fixture: &Fixture, turn: TurnId, conversation: ConversationId, action: i32) -> Attempt {
     Attempt {
-        turn: *turn.as_uuid(),
+        under: Under::Turn(turn),
         action,
         conversation,
         process: fixture.process,
@@ -22,9 +22,9 @@ fn attempt(fixture: &Fixture, turn: TurnId, conversation: ConversationId, action
 }
 
 /// The write of `offered` behind the reply of this agent's row.
-fn offered(fixture: &Fixture, row: Uuid, conversation: ConversationId) -> Attempt {
+fn offered(fixture: &Fixture, row: AgentRowId, conversation: ConversationId) -> Attempt {
     Attempt {
-        turn: row,
+        under: Under::Actions(row),
         action: 0,
         conversation,
         process: fixture.process,
@@ -37,18 +37,18 @@ fn offered(fixture: &Fixture, row: Uuid, conversation: ConversationId) -> Attemp
 }
 
 /// An agent's row with open actions of this process, and with these entries on record.
-async fn acting(fixture: &Fixture, conversation: ConversationId, actions: Value) -> Uuid {
+async fn acting(fixture: &Fixture, conversation: ConversationId, actions: Value) -> AgentRowId {
     let sql = "with agent as (
                  insert into turns (conversation_id, role, text, outcome, bound, actions)
                  values ($1, 'agent', 'reply', 'answered_inline', true, $3) returning id)
                insert into rs_actions (turn_id, conversation_id, tenant_id, process_id, actions)
                select id, $1, 'test', $2, '[]' from agent returning turn_id";
     let values: &[&(dyn ToSql + Sync)] = &[conversation.as_uuid(), fixture.process.as_uuid(), &actions];
-    fixture.client.query_one(sql, values).await.unwrap().get(0)
+    AgentRowId::from(fixture.client.query_one(sql, values).await.unwrap().get::<_, Uuid>(0))
 }
 
-async fn done(fixture: &Fixture, row: Uuid) {
-    fixture.client.execute("delete from rs_actions where turn_id = $1", &[&row]).await.unwrap();
+async fn done(fixture: &Fixture, row: AgentRowId) {
+    fixture.client.execute("delete from rs_actions where turn_id = $1", &[row.as_uuid()]).await.unwrap();
 }
 
 fn stage_entry(value: &str, status: &str) -> Value {
@@ -64,10 +64,10 @@ async fn actions_wait_for_those_of_earlier_turns() {
     let first = acting(&fixture, opened.conversation, json!([])).await;
     let second = acting(&fixture, opened.conversation, json!([])).await;
     let tag = |row| Attempt { stages_above: None, ..offered(&fixture, row, opened.conversation) };
-    assert_eq!(begin(&fixture.database, &tag(second), Under::Actions).await.unwrap(), Begun::Behind);
-    let looked = async |row| kept_back(&fixture.database, &tag(row), Under::Actions).await.unwrap();
+    assert_eq!(begin(&fixture.database, &tag(second)).await.unwrap(), Begun::Behind);
+    let looked = async |row| kept_back(&fixture.database, &tag(row)).await.unwrap();
     assert_eq!((looked(first).await, looked(second).await), (None, Some(Begun::Behind)));
-    assert_eq!(begin(&fixture.database, &tag(first), Under::Actions).await.unwrap(), Begun::Yes);
+    assert_eq!(begin(&fixture.database, &tag(first)).await.unwrap(), Begun::Yes);
     fixture
         .client
         .execute("update rs_actions set created_at = now() - interval '11 minutes'", &[])
@@ -76,7 +76,7 @@ async fn actions_wait_for_those_of_earlier_turns() {
     assert_eq!(looked(second).await, None);
     fixture.client.execute("update rs_actions set created_at = now()", &[]).await.unwrap();
     done(&fixture, first).await;
-    assert_eq!(begin(&fixture.database, &tag(second), Under::Actions).await.unwrap(), Begun::Yes);
+    assert_eq!(begin(&fixture.database, &tag(second)).await.unwrap(), Begun::Yes);
 }
 
 /// FN-STAGE-5, FLOW-3: a staged stage never lands behind a later one of a later turn, settled or still running.
@@ -94,7 +94,7 @@ async fn a_stage_is_not_written_when_a_later_turn_went_further() {
         let second = acting(&fixture, opened.conversation, entries.clone()).await;
         done(&fixture, second).await;
         let one = offered(&fixture, first, opened.conversation);
-        assert_eq!(begin(&fixture.database, &one, Under::Actions).await.unwrap(), expected, "{entries}");
+        assert_eq!(begin(&fixture.database, &one).await.unwrap(), expected, "{entries}");
     }
 }
 
@@ -108,17 +108,17 @@ async fn writes_of_one_field_are_not_under_way_together() {
     let link =
         Attempt { entry, stages_above: Some(Vec::new()), ..attempt(&fixture, turn, opened.conversation, 1) };
     let behind = offered(&fixture, row, opened.conversation);
-    assert_eq!(begin(&fixture.database, &behind, Under::Actions).await.unwrap(), Begun::Yes);
-    assert_eq!(begin(&fixture.database, &link, Under::Turn).await.unwrap(), Begun::Busy);
+    assert_eq!(begin(&fixture.database, &behind).await.unwrap(), Begun::Yes);
+    assert_eq!(begin(&fixture.database, &link).await.unwrap(), Begun::Busy);
     finish(&fixture.database, &behind, &Finish::default()).await.unwrap();
-    assert_eq!(begin(&fixture.database, &link, Under::Turn).await.unwrap(), Begun::Yes);
+    assert_eq!(begin(&fixture.database, &link).await.unwrap(), Begun::Yes);
     let again = Attempt { action: 8, ..behind };
-    let looked = async || kept_back(&fixture.database, &again, Under::Actions).await.unwrap();
+    let looked = async || kept_back(&fixture.database, &again).await.unwrap();
     assert_eq!(looked().await, Some(Begun::Busy));
-    assert_eq!(begin(&fixture.database, &again, Under::Actions).await.unwrap(), Begun::Busy);
+    assert_eq!(begin(&fixture.database, &again).await.unwrap(), Begun::Busy);
     finish(&fixture.database, &link, &Finish::default()).await.unwrap();
     assert_eq!(looked().await, Some(Begun::Outrun));
-    assert_eq!(begin(&fixture.database, &again, Under::Actions).await.unwrap(), Begun::Outrun);
+    assert_eq!(begin(&fixture.database, &again).await.unwrap(), Begun::Outrun);
 }
 
 /// LIM-7, FN-ONCE-1: of two turns of a contact, one sends a flow that goes out once; one that was refused is free again.
@@ -135,10 +135,7 @@ async fn a_flow_is_sent_by_one_turn_at_a_time() {
     fixture.client.execute(sql, values).await.unwrap();
     let once = |turn, action| Attempt { once: true, ..attempt(&fixture, turn, opened.conversation, action) };
     let (one, two) = (once(turn, 0), once(beside, 0));
-    let (first, second) = tokio::join!(
-        begin(&fixture.database, &one, Under::Turn),
-        begin(&fixture.database, &two, Under::Turn)
-    );
+    let (first, second) = tokio::join!(begin(&fixture.database, &one), begin(&fixture.database, &two));
     let (first, second) = (first.unwrap(), second.unwrap());
     assert!(
         matches!((first, second), (Begun::Yes, Begun::Taken) | (Begun::Taken, Begun::Yes)),
@@ -148,7 +145,7 @@ async fn a_flow_is_sent_by_one_turn_at_a_time() {
     finish(&fixture.database, &winner, &Finish { error: Some("refused"), ..Finish::default() })
         .await
         .unwrap();
-    assert_eq!(begin(&fixture.database, &once(loser, 8), Under::Turn).await.unwrap(), Begun::Yes);
+    assert_eq!(begin(&fixture.database, &once(loser, 8)).await.unwrap(), Begun::Yes);
 }
 
 /// ARC-41, ARC-46a: an attempt is written once, whoever asks.
@@ -157,10 +154,10 @@ async fn an_action_is_attempted_once() {
     let fixture = Fixture::new().await;
     let (turn, opened) = fixture.opened().await;
     let one = attempt(&fixture, turn, opened.conversation, 0);
-    assert_eq!(begin(&fixture.database, &one, Under::Turn).await.unwrap(), Begun::Yes);
-    assert_eq!(begin(&fixture.database, &one, Under::Turn).await.unwrap(), Begun::Before);
+    assert_eq!(begin(&fixture.database, &one).await.unwrap(), Begun::Yes);
+    assert_eq!(begin(&fixture.database, &one).await.unwrap(), Begun::Before);
     let next = Attempt { action: 8, ..one };
-    assert_eq!(begin(&fixture.database, &next, Under::Turn).await.unwrap(), Begun::Yes);
+    assert_eq!(begin(&fixture.database, &next).await.unwrap(), Begun::Yes);
 }
 
 /// ARC-45, ARC-46a: whoever has lost the lane, or the turn, attempts nothing more.
@@ -170,11 +167,12 @@ async fn a_superseded_turn_attempts_nothing() {
     let (turn, opened) = fixture.opened().await;
     let one = attempt(&fixture, turn, opened.conversation, 0);
     let foreign = Attempt { process: ProcessId::fresh(), ..one.clone() };
-    assert_eq!(begin(&fixture.database, &foreign, Under::Turn).await.unwrap(), Begun::Superseded);
-    assert_eq!(begin(&fixture.database, &one, Under::Actions).await.unwrap(), Begun::Superseded);
-    assert_eq!(kept_back(&fixture.database, &one, Under::Actions).await.unwrap(), Some(Begun::Superseded));
+    assert_eq!(begin(&fixture.database, &foreign).await.unwrap(), Begun::Superseded);
+    let behind = Attempt { under: Under::Actions(AgentRowId::from(*turn.as_uuid())), ..one.clone() };
+    assert_eq!(begin(&fixture.database, &behind).await.unwrap(), Begun::Superseded);
+    assert_eq!(kept_back(&fixture.database, &behind).await.unwrap(), Some(Begun::Superseded));
     fixture.client.execute("update rs_lanes set fence = fence + 1", &[]).await.unwrap();
-    assert_eq!(begin(&fixture.database, &one, Under::Turn).await.unwrap(), Begun::Superseded);
+    assert_eq!(begin(&fixture.database, &one).await.unwrap(), Begun::Superseded);
     let rows: i64 = fixture.client.query_one("select count(*) from rs_attempts", &[]).await.unwrap().get(0);
     assert_eq!(rows, 0);
 }
@@ -186,8 +184,8 @@ async fn the_opening_is_claimed_once() {
     let (turn, opened) = fixture.opened().await;
     let claims =
         |action| Attempt { claims_opening: true, ..attempt(&fixture, turn, opened.conversation, action) };
-    assert_eq!(begin(&fixture.database, &claims(0), Under::Turn).await.unwrap(), Begun::Yes);
-    assert_eq!(begin(&fixture.database, &claims(8), Under::Turn).await.unwrap(), Begun::OpeningTaken);
+    assert_eq!(begin(&fixture.database, &claims(0)).await.unwrap(), Begun::Yes);
+    assert_eq!(begin(&fixture.database, &claims(8)).await.unwrap(), Begun::OpeningTaken);
 }
 
 /// ARC-6: what a running turn says about its actions was prepared as the connection opened: its caller waits for none of it.
@@ -210,8 +208,8 @@ async fn a_running_turn_prepares_nothing_for_its_actions() {
         attempt(&fixture, turn, opened.conversation, 0),
         Attempt { stages_above, ..attempt(&fixture, turn, opened.conversation, 8) },
     ] {
-        assert_eq!(kept_back(&database, &one, Under::Turn).await.unwrap(), None);
-        assert_eq!(begin(&database, &one, Under::Turn).await.unwrap(), Begun::Yes);
+        assert_eq!(kept_back(&database, &one).await.unwrap(), None);
+        assert_eq!(begin(&database, &one).await.unwrap(), Begun::Yes);
         finish(&database, &one, &Finish::default()).await.unwrap();
     }
     assert_eq!(prepared().await, before);
@@ -224,7 +222,7 @@ async fn an_accepted_write_is_the_contacts_own() {
     let fixture = Fixture::new().await;
     let (turn, opened) = fixture.opened().await;
     let one = attempt(&fixture, turn, opened.conversation, 0);
-    begin(&fixture.database, &one, Under::Turn).await.unwrap();
+    begin(&fixture.database, &one).await.unwrap();
     schedule_nudge(&fixture.database, opened.conversation, 60).await.unwrap();
     schedule_nudge(&fixture.database, opened.conversation, 90).await.unwrap();
     let state = async || {
@@ -251,30 +249,24 @@ async fn a_turn_that_is_given_up_keeps_what_it_has_sent() {
     let (turn, opened) = fixture.opened().await;
     for action in [0, 8, 16] {
         let one = attempt(&fixture, turn, opened.conversation, action);
-        begin(&fixture.database, &one, Under::Turn).await.unwrap();
+        begin(&fixture.database, &one).await.unwrap();
         let end = Finish { error: (action == 8).then_some("refused"), ..Finish::default() };
         if action < 16 {
             finish(&fixture.database, &one, &end).await.unwrap();
         }
     }
     let now = jiff::Timestamp::now();
-    let handoff = owed::Handoff {
+    let failed = owed::Failed {
         turn,
         process: fixture.process,
         held: true,
-        tenant: &TenantId::new("test").unwrap(),
-        subscriber: &SubscriberId::new("70010001").unwrap(),
-        channel: "whatsapp",
         text: "A person will answer.",
         told: false,
         tokens_enforced: false,
         messages: Vec::new(),
-        stored: false,
-        token_digest: None,
-        arrived: now,
         now,
     };
-    owed::resolve(&fixture.database, &handoff).await.unwrap();
+    owed::end_opened(&fixture.database, &failed).await.unwrap();
     let sql = "select actions from turns where role = 'agent'";
     let record: Value = fixture.client.query_one(sql, &[]).await.unwrap().get(0);
     let flow = |status: &str, error: Option<&str>| {
@@ -303,20 +295,22 @@ async fn a_recovered_action_is_not_made_behind_a_later_turn() {
                insert into rs_actions (turn_id, conversation_id, tenant_id, process_id, actions)
                select id, conversation_id, 'test', $1, '[]' from t returning turn_id";
     let row = fixture.client.query_one(sql, &[fixture.process.as_uuid()]).await.unwrap();
-    let turn = TurnId::from(row.get::<_, Uuid>(0));
-    let of = |action| attempt(&fixture, turn, opened.conversation, action);
-    let begun = async |action, under| begin(&fixture.database, &of(action), under).await.unwrap();
-    assert_eq!(begun(0, Under::Recovered).await, Begun::Yes);
-    assert_eq!(begun(0, Under::Recovered).await, Begun::Before);
+    let row = AgentRowId::from(row.get::<_, Uuid>(0));
+    let of =
+        |under, action| Attempt { under, ..attempt(&fixture, TurnId::fresh(), opened.conversation, action) };
+    let (recovered, own) = (Under::Recovered(row), Under::Actions(row));
+    let begun = async |action, under| begin(&fixture.database, &of(under, action)).await.unwrap();
+    assert_eq!(begun(0, recovered).await, Begun::Yes);
+    assert_eq!(begun(0, recovered).await, Begun::Before);
     let later =
         "insert into turns (conversation_id, role, text) select id, 'agent', 'later' from conversations";
     fixture.client.execute(later, &[]).await.unwrap();
-    assert_eq!(begun(8, Under::Recovered).await, Begun::EndedFirst);
-    let looked = kept_back(&fixture.database, &of(8), Under::Recovered).await.unwrap();
+    assert_eq!(begun(8, recovered).await, Begun::EndedFirst);
+    let looked = kept_back(&fixture.database, &of(recovered, 8)).await.unwrap();
     assert_eq!(looked, Some(Begun::EndedFirst));
-    assert_eq!(begun(8, Under::Actions).await, Begun::Yes);
-    let foreign = Attempt { process: ProcessId::fresh(), ..of(16) };
-    assert_eq!(begin(&fixture.database, &foreign, Under::Recovered).await.unwrap(), Begun::Superseded);
+    assert_eq!(begun(8, own).await, Begun::Yes);
+    let foreign = Attempt { process: ProcessId::fresh(), ..of(recovered, 16) };
+    assert_eq!(begin(&fixture.database, &foreign).await.unwrap(), Begun::Superseded);
 }
 
 /// ARC-46a: a word that nobody knows is an error, and no other turn's flow.

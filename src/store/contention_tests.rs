@@ -5,7 +5,7 @@ use tokio_postgres::Client;
 
 use super::tests::Fixture;
 use super::*;
-use crate::domain::{SubscriberId, TenantId};
+use crate::domain::MessageId;
 use crate::store::open::{OpenRequest, Opened, open};
 use crate::store::owed;
 use crate::store::takeover::{self, Hushed};
@@ -51,24 +51,17 @@ async fn a_reply_that_settles_while_it_is_asked_for_is_queued() {
     let fixture = Fixture::new().await;
     let (turn, opened) = fixture.opened().await;
     let holder = holder(&fixture).await;
-    let (tenant, subscriber) = (TenantId::new("test").unwrap(), SubscriberId::new("70010001").unwrap());
-    let handoff = owed::Handoff {
+    let failed = owed::Failed {
         turn,
         process: fixture.process,
         held: true,
-        tenant: &tenant,
-        subscriber: &subscriber,
-        channel: "whatsapp",
         text: "copy",
         told: false,
         tokens_enforced: false,
-        messages: vec![*turn.as_uuid()],
-        stored: false,
-        token_digest: None,
-        arrived: Timestamp::now(),
+        messages: vec![MessageId::from(*turn.as_uuid())],
         now: Timestamp::now(),
     };
-    let (resolution, ()) = tokio::join!(owed::resolve(&fixture.database, &handoff), async {
+    let (resolution, ()) = tokio::join!(owed::end_opened(&fixture.database, &failed), async {
         fixture.until_somebody_waits().await;
         let settled = "update rs_owed set status = 'said', said_at = clock_timestamp(),
                                           payload = '{\"messages\": [\"reply\"]}'; commit";

@@ -76,7 +76,7 @@ pub async fn give_up(database: &Database, attempt: &Attempt, error: &str) -> Res
     let lease = database.lease().await?;
     let statement = lease.prepared(GIVE_UP).await?;
     let values: &[&(dyn ToSql + Sync)] =
-        &[&attempt.turn, attempt.process.as_uuid(), &attempt.action, &attempt.entry, &error];
+        &[attempt.under.as_uuid(), attempt.process.as_uuid(), &attempt.action, &attempt.entry, &error];
     lease.client()?.execute(&statement, values).await?;
     lease.give_back();
     Ok(())

@@ -12,7 +12,7 @@ fn attempt(acting: &ActingTurn, action: i32, follow_on: Option<&Value>) -> Attem
         entry["followOn"] = follow_on.clone();
     }
     Attempt {
-        turn: *acting.turn.as_uuid(),
+        under: Under::Turn(acting.turn),
         action,
         conversation: ConversationId::from(*acting.turn.as_uuid()),
         process: acting.process,
@@ -37,11 +37,11 @@ async fn only_what_nobody_has_begun_is_left() {
     };
     for (action, error) in [(0, None), (8, Some("refused")), (16, None), (32, None)] {
         let one = attempt(&acting, action, Some(&next));
-        begin(database, &one, Under::Turn).await.unwrap();
+        begin(database, &one).await.unwrap();
         finish(database, &one, &Finish { error, ..Finish::default() }).await.unwrap();
     }
-    begin(database, &attempt(&acting, 24, Some(&next)), Under::Turn).await.unwrap();
-    begin(database, &attempt(&acting, 17, None), Under::Turn).await.unwrap();
+    begin(database, &attempt(&acting, 24, Some(&next))).await.unwrap();
+    begin(database, &attempt(&acting, 17, None)).await.unwrap();
     assert_eq!(numbers().await, [1, 33]);
     let left = left(database, acting.turn, acting.process).await.unwrap();
     assert_eq!((&left[0].action, left[0].subscriber.expose()), (&next, "7"));

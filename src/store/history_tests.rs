@@ -40,7 +40,7 @@ impl Past {
 
     async fn open(&self, texts: &[&str], enforced: bool, token: Option<&str>, now: Timestamp) -> OpenTurn {
         let message = |text: &&str| NewMessage {
-            id: Uuid::now_v7(),
+            id: MessageId::fresh(),
             text: ContactText::new(*text),
             media: None,
             offering: None,

@@ -10,7 +10,7 @@ use super::binding::binding_of;
 use super::open::{NewMessage, parse_binding};
 use super::{Database, StoreError};
 use crate::domain::{
-    Binding, ContactText, ConversationId, MediaKind, ProcessId, Redacted, SubscriberId, TenantId,
+    Binding, ContactText, ConversationId, MediaKind, MessageId, ProcessId, Redacted, SubscriberId, TenantId,
 };
 
 /// Writes a message into the inbox and says how it proved its contact; an unbound one under enforcement is judged and
@@ -103,7 +103,7 @@ pub async fn keep(database: &Database, waiter: &Waiter) -> Result<Kept, StoreErr
         &waiter.token_digest,
         &waiter.tokens_enforced,
         waiter.process.as_uuid(),
-        &message.id,
+        message.id.as_uuid(),
         &message.text.expose(),
         &message.media.map(MediaKind::as_str),
         &message.offering,
@@ -121,10 +121,10 @@ pub async fn keep(database: &Database, waiter: &Waiter) -> Result<Kept, StoreErr
 ///
 /// # Errors
 /// When they may still be there: call again.
-pub async fn withdraw(database: &Database, messages: &[Uuid]) -> Result<(), StoreError> {
+pub async fn withdraw(database: &Database, messages: &[MessageId]) -> Result<(), StoreError> {
     let lease = database.lease().await?;
     let statement = lease.prepared(WITHDRAW).await?;
-    lease.client()?.execute(&statement, &[&messages]).await?;
+    lease.client()?.execute(&statement, &[&MessageId::uuids(messages)]).await?;
     lease.give_back();
     Ok(())
 }
@@ -172,7 +172,7 @@ pub async fn orphaned(
 #[derive(Clone, Debug)]
 pub struct WaitingMessage {
     /// Id of the message.
-    pub id: Uuid,
+    pub id: MessageId,
     /// The process that holds its request.
     pub process: ProcessId,
     /// The words, or the marker of a media message.
@@ -206,7 +206,7 @@ fn waiting_of(row: &Row) -> Result<WaitingMessage, StoreError> {
     let kind: Option<&str> = row.try_get("media_kind")?;
     let media = kind.map(str::parse).transpose();
     Ok(WaitingMessage {
-        id: row.try_get("message_id")?,
+        id: MessageId::from(row.try_get::<_, Uuid>("message_id")?),
         process: ProcessId::from(row.try_get::<_, Uuid>("process_id")?),
         text: ContactText::new(row.try_get::<_, String>("text")?),
         media: media.map_err(|_| StoreError::Unexpected { what: "rs_inbox.media_kind" })?,

@@ -25,7 +25,7 @@ fn tenant() -> TenantId {
 
 fn message(text: &str) -> NewMessage {
     NewMessage {
-        id: Uuid::now_v7(),
+        id: MessageId::fresh(),
         text: ContactText::new(text),
         media: None,
         offering: None,
@@ -190,7 +190,7 @@ async fn a_contended_message_is_kept_by_its_own_open() {
     bench.started(bench.there, &[first]).await;
     // Another process takes it for the message of a dead one.
     bench.started(bench.there, &[fresh.clone()]).await;
-    assert_eq!(bench.waits(bench.here, &[fresh]).await.kept, [] as [Uuid; 0]);
+    assert_eq!(bench.waits(bench.here, &[fresh]).await.kept, [] as [MessageId; 0]);
     let lane: Option<Uuid> =
         bench.client.query_one("select turn_id from rs_lanes", &[]).await.unwrap().get(0);
     assert_eq!(lane, None, "a lane that was taken in vain is given back");

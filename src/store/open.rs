@@ -21,7 +21,8 @@ use super::pool::Lease;
 use super::statements::{BEGIN, COMMIT};
 use super::{Database, StoreError};
 use crate::domain::{
-    Binding, ContactText, ConversationId, Fence, MediaKind, ProcessId, Role, SubscriberId, TenantId, TurnId,
+    Binding, ContactText, ConversationId, Fence, MediaKind, MessageId, ProcessId, Role, SubscriberId,
+    TenantId, TurnId,
 };
 use crate::telemetry::crash_points::{self, Point, Sabotage};
 
@@ -34,7 +35,7 @@ pub(super) const MOST_EARLIER: i64 = 9;
 #[derive(Clone, Debug)]
 pub struct NewMessage {
     /// Id its row gets.
-    pub id: Uuid,
+    pub id: MessageId,
     /// The words, or the marker of a media message (WRITE-1).
     pub text: ContactText,
     /// What kind of file it was.
@@ -109,7 +110,7 @@ pub struct Waits {
     /// The contact's conversation; `None` when the contact was erased while the messages waited (DEC-13).
     pub conversation: Option<ConversationId>,
     /// Those of the messages that stand in the inbox now. Any other was there and has been taken over or erased.
-    pub kept: Vec<Uuid>,
+    pub kept: Vec<MessageId>,
     /// A turn that a dead process owes the contact: it runs before them (DEC-35).
     pub owed_first: Option<TurnId>,
 }
@@ -217,7 +218,8 @@ async fn wait(lease: &Lease, values: &Values<'_>, opened: &Row) -> Result<Waits,
     let binding = parse_binding(opened)?.as_str();
     let row = behind_lock(lease, conversation, KEEP, &values.of_keep(&conversation, &binding)).await?;
     let row = row.ok_or(StoreError::Unexpected { what: "rs_inbox" })?;
-    Ok(Waits { conversation: Some(conversation), kept: row.try_get("waiting")?, owed_first })
+    let kept = row.try_get::<_, Vec<Uuid>>("waiting")?.into_iter().map(MessageId::from).collect();
+    Ok(Waits { conversation: Some(conversation), kept, owed_first })
 }
 
 /// What the statements are given, where the request itself does not hold it as they want it.
@@ -253,12 +255,12 @@ impl<'req> Values<'req> {
             since: back(request.now, i64::from(request.history_days).saturating_mul(24)),
             window: hour_of(request.now),
             day: day_of(request.now),
-            ids: request.messages.iter().map(|message| message.id).collect(),
+            ids: request.messages.iter().map(|message| *message.id.as_uuid()).collect(),
             texts: request.messages.iter().map(|message| message.text.expose()).collect(),
             kinds: request.messages.iter().map(|message| message.media.map(MediaKind::as_str)).collect(),
             offerings: request.messages.iter().map(|message| message.offering.as_deref()).collect(),
             received: request.messages.iter().map(|message| message.received_at).collect(),
-            stored: request.messages.iter().filter(|one| one.stored).map(|message| message.id).collect(),
+            stored: request.messages.iter().filter(|one| one.stored).map(|one| *one.id.as_uuid()).collect(),
         }
     }
 

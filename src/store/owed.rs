@@ -12,7 +12,7 @@ use super::binding::binding_of;
 use super::open::day_of;
 use super::pool::Lease;
 use super::{Database, StoreError};
-use crate::domain::{ConversationId, ProcessId, SubscriberId, TenantId, TurnId};
+use crate::domain::{ConversationId, MessageId, ProcessId, SubscriberId, TenantId, TurnId};
 
 /// When a reply of the contact `c` that is queued now is due: never before one that is queued already (BOX-3). Whoever queues
 /// one dates it after the wait for the conversation's lock: its date is its place (ARC-43).
@@ -193,7 +193,7 @@ pub async fn confirm(
     process: ProcessId,
     now: Timestamp,
 ) -> Result<Confirmed, StoreError> {
-    let ids: Vec<Uuid> = turns.iter().map(|turn| *turn.as_uuid()).collect();
+    let ids = TurnId::uuids(turns);
     let lease = database.lease().await?;
     let statement = lease.prepared(CONFIRM).await?;
     let row = lease.client()?.query_one(&statement, &[&ids, &day_of(now), process.as_uuid()]).await?;
@@ -238,9 +238,9 @@ pub struct Resolution {
     pub conversation: Option<ConversationId>,
 }
 
-/// A failed turn that has to end with a person.
+/// A failed turn, and how it ends with a person where it was opened.
 #[derive(Debug)]
-pub struct Handoff<'turn> {
+pub struct Failed<'turn> {
     /// The turn.
     pub turn: TurnId,
     /// The process that opened it.
@@ -248,28 +248,35 @@ pub struct Handoff<'turn> {
     /// False when others may have taken that process for dead: what it left is theirs, but for a running turn whose
     /// contact has been told of a person already.
     pub held: bool,
-    /// Its tenant.
-    pub tenant: &'turn TenantId,
-    /// Its contact.
-    pub subscriber: &'turn SubscriberId,
-    /// Channel stored when the contact's conversation has to be created.
-    pub channel: &'turn str,
     /// The escalation copy.
     pub text: &'turn str,
     /// True when the contact has read the escalation copy already.
     pub told: bool,
     /// `CONTACT_TOKENS_ENFORCED`.
     pub tokens_enforced: bool,
-    /// Ids of its messages.
-    pub messages: Vec<Uuid>,
+    /// Ids of its messages, as far as they are known.
+    pub messages: Vec<MessageId>,
+    /// Business time.
+    pub now: Timestamp,
+}
+
+/// A failed turn whose contact is known: it ends with a person also where it was never opened.
+#[derive(Debug)]
+pub struct Handoff<'turn> {
+    /// The turn.
+    pub failed: Failed<'turn>,
+    /// Its tenant.
+    pub tenant: &'turn TenantId,
+    /// Its contact.
+    pub subscriber: &'turn SubscriberId,
+    /// Channel stored when the contact's conversation has to be created.
+    pub channel: &'turn str,
     /// Whether all of them are known to stand in the inbox: one that is not found there has been erased, or joined another.
     pub stored: bool,
     /// SHA-256 of the token they presented, in lower-case hex; `None` when none was presented.
     pub token_digest: Option<String>,
     /// When the last of them arrived: a message is judged as of then (DEC-24).
     pub arrived: Timestamp,
-    /// Business time.
-    pub now: Timestamp,
 }
 
 /// Ends a turn whose Open or Settle did not answer (ARC-31). [`Resolved::NothingThere`] can still change while
@@ -279,15 +286,43 @@ pub struct Handoff<'turn> {
 /// When the database still does not answer: call again.
 pub async fn resolve(database: &Database, handoff: &Handoff<'_>) -> Result<Resolution, StoreError> {
     let lease = database.lease().await?;
-    let mut resolution = look(&lease, handoff).await?;
-    if resolution == Look::SettledMeanwhile {
-        // What settles once stays settled: the second look finds it.
-        resolution = look(&lease, handoff).await?;
-    }
+    let ended = end_on(&lease, &handoff.failed).await?;
+    let resolution = match ended {
+        Some(resolution) => resolution,
+        None => {
+            let waited = without_turn(&lease, handoff, false).await?;
+            let found = if waited.handed_off { Resolved::HandedOff } else { Resolved::NothingThere };
+            Resolution { found, conversation: waited.conversation }
+        }
+    };
     lease.give_back();
-    Ok(match resolution {
-        Look::Known(resolution) => resolution,
-        Look::SettledMeanwhile => Resolution { found: Resolved::NothingThere, conversation: None },
+    Ok(resolution)
+}
+
+/// The same for a turn of which nothing is known but that it may have been opened: without that there is nothing to end.
+///
+/// # Errors
+/// When the database still does not answer: call again.
+pub async fn end_opened(database: &Database, failed: &Failed<'_>) -> Result<Resolution, StoreError> {
+    let lease = database.lease().await?;
+    let ended = end_on(&lease, failed).await?;
+    lease.give_back();
+    Ok(ended.unwrap_or(NOTHING_THERE))
+}
+
+const NOTHING_THERE: Resolution = Resolution { found: Resolved::NothingThere, conversation: None };
+
+/// `None` when no reply is owed by the turn.
+async fn end_on(lease: &Lease, failed: &Failed<'_>) -> Result<Option<Resolution>, StoreError> {
+    let mut found = look(lease, failed).await?;
+    if found == Look::SettledMeanwhile {
+        // What settles once stays settled: the second look finds it.
+        found = look(lease, failed).await?;
+    }
+    Ok(match found {
+        Look::Known(resolution) => Some(resolution),
+        Look::NotOwed => None,
+        Look::SettledMeanwhile => Some(NOTHING_THERE),
     })
 }
 
@@ -295,51 +330,49 @@ pub async fn resolve(database: &Database, handoff: &Handoff<'_>) -> Result<Resol
 #[derive(PartialEq, Eq)]
 enum Look {
     Known(Resolution),
+    /// It was never opened, or has ended.
+    NotOwed,
     /// It was running, and its Settle came through while this look waited behind it.
     SettledMeanwhile,
 }
 
-async fn look(lease: &Lease, handoff: &Handoff<'_>) -> Result<Look, StoreError> {
+async fn look(lease: &Lease, failed: &Failed<'_>) -> Result<Look, StoreError> {
     let statement = lease.prepared(STATUS).await?;
-    let values: &[&(dyn ToSql + Sync)] = &[handoff.turn.as_uuid(), handoff.process.as_uuid()];
-    let Some(row) = lease.client()?.query_opt(&statement, values).await? else {
-        let waited = without_turn(lease, handoff, false).await?;
-        let found = if waited.handed_off { Resolved::HandedOff } else { Resolved::NothingThere };
-        return Ok(Look::Known(Resolution { found, conversation: waited.conversation }));
-    };
+    let values: &[&(dyn ToSql + Sync)] = &[failed.turn.as_uuid(), failed.process.as_uuid()];
+    let Some(row) = lease.client()?.query_opt(&statement, values).await? else { return Ok(Look::NotOwed) };
     let conversation = Some(ConversationId::from(row.try_get::<_, Uuid>("conversation_id")?));
     let ours: bool = row.try_get("ours")?;
     let is_running = row.try_get::<_, &str>("status")? == "running";
     // Nobody has run it again yet, and whoever comes first has it: a reply would follow a handoff that was told (ARC-40).
-    let is_promised = is_running && handoff.told;
-    let found = if !ours || !(handoff.held || is_promised) {
+    let is_promised = is_running && failed.told;
+    let found = if !ours || !(failed.held || is_promised) {
         Resolved::TakenOver
     } else if is_running {
-        if !abandon(lease, handoff).await? {
+        if !abandon(lease, failed).await? {
             return Ok(Look::SettledMeanwhile);
         }
         Resolved::Abandoned
     } else {
         let queue = lease.prepared(QUEUE).await?;
-        lease.client()?.execute(&queue, &[handoff.turn.as_uuid()]).await?;
+        lease.client()?.execute(&queue, &[failed.turn.as_uuid()]).await?;
         Resolved::Queued
     };
     Ok(Look::Known(Resolution { found, conversation }))
 }
 
 /// False when nothing was left to abandon.
-async fn abandon(lease: &Lease, handoff: &Handoff<'_>) -> Result<bool, StoreError> {
+async fn abandon(lease: &Lease, failed: &Failed<'_>) -> Result<bool, StoreError> {
     let statement = lease.prepared(ABANDON).await?;
-    let payload = reply_payload(&[handoff.text.to_owned()]);
+    let payload = reply_payload(&[failed.text.to_owned()]);
     let values: &[&(dyn ToSql + Sync)] = &[
-        handoff.turn.as_uuid(),
-        &handoff.tokens_enforced,
-        &handoff.text,
-        &handoff.now,
-        &handoff.told,
+        failed.turn.as_uuid(),
+        &failed.tokens_enforced,
+        &failed.text,
+        &failed.now,
+        &failed.told,
         &payload,
-        handoff.process.as_uuid(),
-        &handoff.messages,
+        failed.process.as_uuid(),
+        &MessageId::uuids(&failed.messages),
     ];
     Ok(lease.client()?.execute(&statement, values).await? > 0)
 }
@@ -360,7 +393,7 @@ pub async fn hand_off_without_turn(
     if sure && ended.conversation.is_none() {
         let statement = lease.prepared(FIRST_HEARD).await?;
         let values: &[&(dyn ToSql + Sync)] =
-            &[&handoff.tenant.as_str(), &handoff.subscriber.expose(), &handoff.channel, &handoff.now];
+            &[&handoff.tenant.as_str(), &handoff.subscriber.expose(), &handoff.channel, &handoff.failed.now];
         lease.client()?.execute(&statement, values).await?;
         ended = without_turn(&lease, handoff, sure).await?;
     }
@@ -375,18 +408,18 @@ struct WithoutTurn {
 
 async fn without_turn(lease: &Lease, handoff: &Handoff<'_>, sure: bool) -> Result<WithoutTurn, StoreError> {
     let statement = lease.prepared(HANDOFF_WITHOUT_TURN).await?;
-    let payload = reply_payload(&[handoff.text.to_owned()]);
+    let payload = reply_payload(&[handoff.failed.text.to_owned()]);
     let values: &[&(dyn ToSql + Sync)] = &[
         &handoff.tenant.as_str(),
         &handoff.subscriber.expose(),
-        handoff.turn.as_uuid(),
+        handoff.failed.turn.as_uuid(),
         &payload,
-        &handoff.told,
+        &handoff.failed.told,
         &handoff.token_digest,
         &handoff.arrived,
-        &handoff.now,
-        &handoff.tokens_enforced,
-        &handoff.messages,
+        &handoff.failed.now,
+        &handoff.failed.tokens_enforced,
+        &MessageId::uuids(&handoff.failed.messages),
         &sure,
     ];
     let row = lease.client()?.query_one(&statement, values).await?;

@@ -33,20 +33,22 @@ impl Ending {
 
     fn handoff(&self, token: Option<&str>, told: bool) -> Handoff<'_> {
         Handoff {
-            turn: self.turn,
-            process: self.fixture.process,
-            held: true,
+            failed: Failed {
+                turn: self.turn,
+                process: self.fixture.process,
+                held: true,
+                text: COPY,
+                told,
+                tokens_enforced: true,
+                messages: vec![MessageId::from(*self.turn.as_uuid())],
+                now: Timestamp::now(),
+            },
             tenant: &self.tenant,
             subscriber: &self.subscriber,
             channel: "whatsapp",
-            text: COPY,
-            told,
-            tokens_enforced: true,
-            messages: vec![*self.turn.as_uuid()],
             stored: false,
             token_digest: token.map(str::to_owned),
             arrived: Timestamp::now(),
-            now: Timestamp::now(),
         }
     }
 
@@ -181,7 +183,8 @@ async fn a_silent_process_ends_what_it_has_promised_and_nothing_else() {
     let mut ending = Ending::new().await;
     (ending.turn, _) = ending.fixture.opened().await;
     let found = async |told| {
-        let handoff = Handoff { held: false, tokens_enforced: false, ..ending.handoff(Some(RIGHT), told) };
+        let mut handoff = ending.handoff(Some(RIGHT), told);
+        (handoff.failed.held, handoff.failed.tokens_enforced) = (false, false);
         resolve(&ending.fixture.database, &handoff).await.unwrap().found
     };
     assert_eq!(found(false).await, Resolved::TakenOver, "a reply may still follow");
@@ -191,13 +194,31 @@ async fn a_silent_process_ends_what_it_has_promised_and_nothing_else() {
     assert_eq!(found(true).await, Resolved::NothingThere, "nothing is left to run again");
 }
 
+/// ARC-46: of a turn whose contact is not known, what was opened is ended with a person, and nothing else is touched.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_of_an_unknown_contact_ends_where_it_was_opened() {
+    let ending = Ending::new().await;
+    ending.keep_in_inbox().await;
+    let found = async |ending: &Ending| {
+        let failed = ending.handoff(None, false).failed;
+        end_opened(&ending.fixture.database, &failed).await.unwrap().found
+    };
+    assert_eq!(found(&ending).await, Resolved::NothingThere);
+    assert_eq!(ending.state().await, (false, 0, 0, 1), "the message waits still");
+    let mut opened = Ending::new().await;
+    (opened.turn, _) = opened.fixture.opened().await;
+    assert_eq!(found(&opened).await, Resolved::Abandoned);
+    assert_eq!(opened.state().await.2, 1, "the contact is told of a person");
+}
+
 /// ARC-40, ARC-43: a turn that another process runs again is decided there, whatever was told.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_turn_that_was_taken_over_is_decided_elsewhere() {
     let mut ending = Ending::new().await;
     (ending.turn, _) = ending.fixture.opened().await;
     ending.fixture.client.execute("update rs_owed set process_id = gen_random_uuid()", &[]).await.unwrap();
-    let handoff = Handoff { held: false, ..ending.handoff(Some(RIGHT), true) };
+    let mut handoff = ending.handoff(Some(RIGHT), true);
+    handoff.failed.held = false;
     let resolution = resolve(&ending.fixture.database, &handoff).await.unwrap();
     assert_eq!(resolution.found, Resolved::TakenOver);
     assert_eq!(ending.state().await, (false, 0, 0, 0));

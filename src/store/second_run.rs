@@ -15,7 +15,7 @@ use super::statements::{BEGIN, COMMIT};
 use super::takeover::{pause_columns, pause_join};
 use super::{Database, StoreError};
 use crate::domain::{
-    ContactText, ConversationId, Fence, MediaKind, ProcessId, SubscriberId, TenantId, TurnId,
+    ContactText, ConversationId, Fence, MediaKind, MessageId, ProcessId, SubscriberId, TenantId, TurnId,
 };
 use crate::telemetry::crash_points::{self, Sabotage};
 
@@ -162,7 +162,7 @@ pub struct SecondRun {
 #[derive(Clone, Debug)]
 pub struct RecordedMessage {
     /// Id of its row.
-    pub id: Uuid,
+    pub id: MessageId,
     /// The words, or the marker of a media message.
     pub text: ContactText,
     /// What kind of file it was.
@@ -274,7 +274,7 @@ fn messages_of(row: &Row) -> Result<Vec<RecordedMessage>, StoreError> {
         .map(|message| {
             let media = message.media.as_deref().map(str::parse).transpose();
             Ok(RecordedMessage {
-                id: message.id,
+                id: MessageId::from(message.id),
                 text: ContactText::new(message.text),
                 media: media.map_err(|_| StoreError::Unexpected { what: "turns.media_kind" })?,
             })

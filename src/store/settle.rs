@@ -8,11 +8,10 @@ use rust_decimal::Decimal;
 use serde::Serialize;
 use serde_json::Value;
 use tokio_postgres::types::{Json, ToSql};
-use uuid::Uuid;
 
 use super::flight::behind_lock;
 use super::{Database, StoreError};
-use crate::domain::{ConversationId, EscalationReason, Fence, Outcome, ProcessId, TurnId};
+use crate::domain::{AgentRowId, ConversationId, EscalationReason, Fence, Outcome, ProcessId, TurnId};
 use crate::telemetry::crash_points::{self, Point, Sabotage};
 
 /// Turns the owed reply from `running` to `said` and writes all that hangs on it. It changes nothing when the
@@ -180,7 +179,7 @@ pub struct CheckRow {
 #[derive(Debug)]
 pub struct AgentRow {
     /// Its id.
-    pub id: Uuid,
+    pub id: AgentRowId,
     /// All messages joined with a newline, as the model wrote them (WRITE-3, DEC-32).
     pub text: String,
     /// What became of the turn.
@@ -262,7 +261,7 @@ async fn settle_once(database: &Database, request: &SettleRequest) -> Result<Set
         &tokens,
         &cost,
         &usage.is_some(),
-        &agent.id,
+        agent.id.as_uuid(),
         &agent.text,
         &agent.outcome.as_str(),
         &usage.map(|row| row.model.as_str()),

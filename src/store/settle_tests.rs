@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 use tokio_postgres::Client;
 
 use super::*;
-use crate::domain::{ContactText, SubscriberId, TenantId};
+use crate::domain::{ContactText, MessageId, SubscriberId, TenantId};
 use crate::store::embedded::testing::{TestDatabase, TestServer};
 use crate::store::open::{NewMessage, OpenRequest, OpenTurn, Opened, open};
 use crate::store::outbox::{self, Claimant};
@@ -39,7 +39,7 @@ impl Fixture {
     /// What a turn of the one contact asks of Open.
     pub(in crate::store) fn request(&self, turn: TurnId) -> OpenRequest {
         let message = NewMessage {
-            id: *turn.as_uuid(),
+            id: MessageId::from(*turn.as_uuid()),
             text: ContactText::new("hello".to_owned()),
             media: None,
             offering: None,
@@ -115,7 +115,7 @@ impl Fixture {
             payload: payload(all),
             rest: (!rest.is_empty()).then(|| payload(rest)),
             agent: AgentRow {
-                id: Uuid::now_v7(),
+                id: AgentRowId::fresh(),
                 text: all.join("\n"),
                 outcome: Outcome::AnsweredInline,
                 bound: true,
@@ -297,7 +297,7 @@ async fn an_aborted_call_is_recorded_with_its_model_and_time() {
         payload: json!({ "messages": ["sorry"] }),
         rest: None,
         agent: AgentRow {
-            id: Uuid::now_v7(),
+            id: AgentRowId::fresh(),
             text: "sorry".to_owned(),
             outcome: Outcome::Error,
             bound: true,
@@ -358,7 +358,7 @@ async fn what_the_checks_found_is_kept_with_the_turn() {
         payload: json!({ "messages": ["sorry"] }),
         rest: None,
         agent: AgentRow {
-            id: Uuid::now_v7(),
+            id: AgentRowId::fresh(),
             text: "sorry".to_owned(),
             outcome: Outcome::EscalatedModel,
             bound: true,
@@ -377,7 +377,7 @@ async fn what_the_checks_found_is_kept_with_the_turn() {
         }),
     };
     settle(&fixture.database, &request).await.unwrap();
-    request.agent.id = Uuid::now_v7();
+    request.agent.id = AgentRowId::fresh();
     settle(&fixture.database, &request).await.unwrap();
     let sql = "select x.cause, x.interventions, x.confidence, x.ungrounded, x.escalation_reason
                from rs_turn_checks x join turns t on t.id = x.turn_id and t.role = 'agent'

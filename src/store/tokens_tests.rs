@@ -6,7 +6,7 @@ use tokio::runtime::Handle;
 use tokio_postgres::Client;
 
 use super::*;
-use crate::domain::{Binding, ContactText, ProcessId, SubscriberId, TenantId, TurnId};
+use crate::domain::{Binding, ContactText, MessageId, ProcessId, SubscriberId, TenantId, TurnId};
 use crate::store::embedded::testing::{TestDatabase, TestServer};
 use crate::store::open::{NewMessage, OpenRequest, OpenTurn, Opened, open};
 use crate::store::{PoolLimits, outbox};
@@ -50,7 +50,7 @@ impl Fixture {
             fresh_digest: message.fresh.map(str::to_owned),
             tokens_enforced: true,
             messages: vec![NewMessage {
-                id: *turn.as_uuid(),
+                id: MessageId::from(*turn.as_uuid()),
                 text: ContactText::new(text),
                 media: None,
                 offering: None,

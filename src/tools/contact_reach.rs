@@ -41,11 +41,10 @@ impl Performer {
     #[must_use]
     pub fn reach(&self, turn: TurnPlace) -> Arc<dyn Reach> {
         let place = Place {
-            turn: *turn.turn.as_uuid(),
             conversation: turn.conversation,
             subscriber: turn.subscriber,
             process: turn.process,
-            under: Under::Turn,
+            under: Under::Turn(turn.turn),
             once: turn.once.into(),
         };
         let first = if turn.second_run { SECOND_RUN } else { 0 };

@@ -49,11 +49,10 @@ impl Performer {
         plays_flows: bool,
     ) -> Result<bool, StoreError> {
         let place = Place {
-            turn: *turn.as_uuid(),
             conversation: left.conversation,
             subscriber: left.subscriber.clone(),
             process,
-            under: Under::Inherited,
+            under: Under::Inherited(turn),
             once: Arc::default(),
         };
         let Ok(first) = serde_json::from_value::<Action>(left.action.clone()) else {

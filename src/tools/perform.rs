@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use uuid::Uuid;
 
 use super::action::{Action, FlowOrigin};
 use super::counters::COUNTERS;
@@ -74,7 +73,7 @@ impl Progress {
             }
         }
         if unreadable && !std::mem::replace(&mut self.told_unreadable, true) {
-            let (turn, conversation) = (place.turn, place.conversation);
+            let (turn, conversation) = (place.under.as_uuid(), place.conversation);
             tracing::warn!(%turn, %conversation, "attempt of an action not readable");
         }
         entries
@@ -84,7 +83,6 @@ impl Progress {
 /// Where and for whom an attempt is made.
 #[derive(Clone)]
 pub(super) struct Place {
-    pub(super) turn: Uuid,
     pub(super) conversation: ConversationId,
     pub(super) subscriber: SubscriberId,
     pub(super) process: ProcessId,
@@ -109,11 +107,10 @@ impl Performer {
     /// Why it stopped; call again with the same progress after [`Stopped::NotNow`] and [`Stopped::Behind`].
     pub async fn perform(&self, open: &OpenActions, progress: &mut Progress) -> Result<(), Stopped> {
         let place = Place {
-            turn: open.turn,
             conversation: open.conversation,
             subscriber: open.subscriber.clone(),
             process: open.process,
-            under: if open.recovered { Under::Recovered } else { Under::Actions },
+            under: if open.recovered { Under::Recovered(open.row) } else { Under::Actions(open.row) },
             once: Arc::default(),
         };
         let actions = open.actions.expose().as_array().map_or(&[][..], Vec::as_slice);
@@ -217,7 +214,7 @@ impl Performer {
                 Some(kept_back) => (Some(kept_back), Ok(())),
                 None => self.ask(place, attempt, action, request, priority).await,
             },
-            None => self.write_here(attempt, place.under, action).await,
+            None => self.write_here(attempt, action).await,
         };
         match begun {
             Some(Ok(Begun::Yes)) => self.finished(place, attempt, action, result).await,
@@ -239,10 +236,10 @@ impl Performer {
     /// What keeps an attempt back that others have a say in. Asked before it joins ManyChat's queue: what has to wait must
     /// take no place in the rate that all processes share (ARC-48).
     async fn kept_back(&self, place: &Place, attempt: &Attempt) -> Option<Result<Begun, StoreError>> {
-        if place.under == Under::Turn && !attempt.concerns_others() {
+        if place.under.is_turn() && !attempt.concerns_others() {
             return None;
         }
-        let looking = attempts::kept_back(&self.database, attempt, place.under);
+        let looking = attempts::kept_back(&self.database, attempt);
         let looked = tokio::time::timeout(WRITE_LIMIT, looking).await;
         looked.unwrap_or(Err(StoreError::InDoubt)).transpose()
     }
@@ -257,14 +254,14 @@ impl Performer {
         priority: Priority,
     ) -> (Option<Result<Begun, StoreError>>, Result<(), Failure>) {
         let told = Arc::new(Mutex::new(None));
-        let gate = Gate::new(begin(self.database.clone(), attempt.clone(), place.under, Arc::clone(&told)));
+        let gate = Gate::new(begin(self.database.clone(), attempt.clone(), Arc::clone(&told)));
         let asked = Instant::now();
         let result = self.manychat.perform_through(&place.subscriber, request, priority, gate).await;
         let begun = told.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if place.under != Under::Turn && matches!(begun, Some(Ok(Begun::Yes))) {
+        if !place.under.is_turn() && matches!(begun, Some(Ok(Begun::Yes))) {
             COUNTERS.took(action.tool(), asked.elapsed());
         }
-        if result.is_ok() && matches!(action, Action::SendFlow { .. }) && place.under == Under::Turn {
+        if result.is_ok() && matches!(action, Action::SendFlow { .. }) && place.under.is_turn() {
             crash_points::passed(Point::FlowAccepted);
         }
         (begun, result.map_err(|error| failure_of(&error, action, &place.subscriber)))
@@ -288,7 +285,7 @@ impl Performer {
         let written = tokio::time::timeout(WRITE_LIMIT, writing).await.unwrap_or(Err(StoreError::InDoubt));
         if let Err(error) = written {
             tracing::warn!(conversation = %place.conversation, err = %error, "attempt of an action not finished");
-        } else if error.is_none() && place.under == Under::Turn {
+        } else if error.is_none() && place.under.is_turn() {
             crash_points::passed_if(matches!(action, Action::SendFlow { .. }), Point::FlowRecorded);
         }
         let entry = match &error {
@@ -303,10 +300,9 @@ impl Performer {
     async fn write_here(
         &self,
         attempt: &Attempt,
-        under: Under,
         action: &Action,
     ) -> (Option<Result<Begun, StoreError>>, Result<(), Failure>) {
-        let begun = attempts::begin(&self.database, attempt, under).await;
+        let begun = attempts::begin(&self.database, attempt).await;
         let (Ok(Begun::Yes), Action::ScheduleNudge { minutes, .. }) = (&begun, action) else {
             return (Some(begun), Ok(()));
         };
@@ -318,7 +314,7 @@ impl Performer {
 
 pub(super) fn attempt_of(place: &Place, number: i32, action: &Action) -> Attempt {
     Attempt {
-        turn: place.turn,
+        under: place.under,
         action: number,
         conversation: place.conversation,
         process: place.process,
@@ -359,8 +355,8 @@ fn not_begun(place: &Place, begun: Begun, action: &Action) -> Tried {
 type BegunCell = Arc<Mutex<Option<Result<Begun, StoreError>>>>;
 
 /// Writes the attempt down when its turn at ManyChat has come. In doubt the request is not made.
-async fn begin(database: Database, attempt: Attempt, under: Under, told: BegunCell) -> bool {
-    let writing = attempts::begin(&database, &attempt, under);
+async fn begin(database: Database, attempt: Attempt, told: BegunCell) -> bool {
+    let writing = attempts::begin(&database, &attempt);
     let begun = tokio::time::timeout(WRITE_LIMIT, writing).await.unwrap_or(Err(StoreError::InDoubt));
     let goes_on = matches!(begun, Ok(Begun::Yes));
     *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(begun);
@@ -410,7 +406,8 @@ pub(super) fn failed(action: &Action, error: &str) -> Entry {
 /// it; behind a reply the open actions do.
 fn attempted_form(place: &Place, action: &Action) -> Value {
     let mut form = serde_json::to_value(action.entry(Status::Staged, None)).unwrap_or_default();
-    let follow_on = action.follow_on().filter(|_| matches!(place.under, Under::Turn | Under::Inherited));
+    let follow_on =
+        action.follow_on().filter(|_| matches!(place.under, Under::Turn(_) | Under::Inherited(_)));
     if let Some(entry) = form.as_object_mut() {
         entry.remove("status");
         if let Some(follow_on) = follow_on.and_then(|follow_on| serde_json::to_value(follow_on).ok()) {

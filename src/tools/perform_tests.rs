@@ -8,7 +8,7 @@ use super::super::contact_reach::TurnPlace;
 use super::super::reach::{ActionNumber, Reach};
 use super::super::test_support::Kept;
 use super::*;
-use crate::domain::Redacted;
+use crate::domain::{AgentRowId, Redacted};
 use crate::manychat::{Answer, Letter, LostBy, ManyChatError, Said, Unstarted};
 use crate::store::testing::ActingTurn;
 use serde_json::json;
@@ -50,7 +50,7 @@ impl Bench {
 
     fn open(&self, actions: Value) -> OpenActions {
         OpenActions {
-            turn: *self.acting.turn.as_uuid(),
+            row: AgentRowId::from(*self.acting.turn.as_uuid()),
             conversation: ConversationId::from(*self.acting.turn.as_uuid()),
             subscriber: SubscriberId::stored(CONTACT),
             process: self.acting.process,
@@ -311,11 +311,10 @@ async fn a_write_that_waits_for_anothers_takes_no_place_at_manychat() {
     let mut progress = Progress::default();
     let action: Action = serde_json::from_value(write).unwrap();
     let place = Place {
-        turn: open.turn,
         conversation: open.conversation,
         subscriber: open.subscriber.clone(),
         process: open.process,
-        under: Under::Turn,
+        under: Under::Turn(bench.acting.turn),
         once: Arc::default(),
     };
     let attempt = attempt_of(&place, PER_ACTION, &action);

@@ -6,14 +6,13 @@ use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
-use uuid::Uuid;
 
 use super::context::TurnContext;
 use super::draft::{Decision, Draft};
 use super::flights::LATE_FLIGHT;
 use super::request::{Run, TurnRequest};
 use crate::config::{CARRIES_OUT_FOLLOW_UPS, SENDS_OPENING, Tenant, Tools};
-use crate::domain::Binding;
+use crate::domain::{AgentRowId, Binding};
 use crate::funnel::Standing;
 use crate::model::{self, Cause};
 use crate::store::acted::{self, Acted, ActedTurn};
@@ -241,7 +240,7 @@ pub fn plays_for(until: Option<Instant>) -> Option<Duration> {
 }
 
 /// An outbox payload with the actions that travel with its texts (BOX-1, AFTER-9).
-pub(super) fn with_actions(mut payload: Value, draft: &Draft, agent_row: Uuid) -> Value {
+pub(super) fn with_actions(mut payload: Value, draft: &Draft, agent_row: AgentRowId) -> Value {
     let actions: Vec<Value> =
         draft.finished.staged.iter().filter_map(|staged| serde_json::to_value(&staged.action).ok()).collect();
     if let (false, Some(keys)) = (actions.is_empty(), payload.as_object_mut()) {

@@ -190,18 +190,15 @@ fn what_a_first_run_attempted_stays_on_record() {
 /// BOX-1, DB-12, TCFG-5: the payload has `actions` and `turnId` only where something is staged, in the shape of 08 section 4.
 #[test]
 fn a_payload_takes_staged_actions_along() {
-    let mut draft = draft(None, None);
+    let (mut draft, row) = (draft(None, None), AgentRowId::fresh());
     let payload = || json!({ "messages": ["Hello."] });
-    assert_eq!(with_actions(payload(), &draft, Uuid::nil()), payload());
+    assert_eq!(with_actions(payload(), &draft, row), payload());
     let action = json!({ "tool": "add_tag", "id": "open_day", "tag": "open-day" });
     let number = crate::tools::ActionNumber(3);
     draft.finished.staged =
         vec![StagedAction { number, action: serde_json::from_value(action.clone()).unwrap() }];
-    let with = with_actions(payload(), &draft, Uuid::nil());
-    assert_eq!(
-        with,
-        json!({ "messages": ["Hello."], "actions": [action], "turnId": Uuid::nil().to_string() })
-    );
+    let with = with_actions(payload(), &draft, row);
+    assert_eq!(with, json!({ "messages": ["Hello."], "actions": [action], "turnId": row.to_string() }));
 }
 
 /// WAIT-1, WAIT-2: what has played, and what plays for less than a millisecond, is not waited for.

@@ -1,6 +1,6 @@
 //! A decided reply before it is settled: what the contact will read and what the record will say.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::channel::{self, MarkStyle};
 use crate::domain::{EscalationReason, Outcome};
@@ -28,10 +28,28 @@ pub enum Decision {
         /// Time spent.
         latency: Duration,
     },
-    /// A person has taken over: nothing is said (DEC-9).
-    Hushed,
     /// A message that a dead process left cannot be answered any more (ARC-46).
     Recovered,
+}
+
+/// What a turn has come to.
+#[derive(Debug)]
+pub enum Verdict {
+    /// This is said.
+    Say(Box<Draft>),
+    /// A person has taken over: nothing is said (DEC-9).
+    SayNothing,
+}
+
+impl Verdict {
+    /// Until when a flow of the turn plays; `None` when none was sent (WAIT-2).
+    #[must_use]
+    pub fn plays_until(&self) -> Option<Instant> {
+        match self {
+            Self::Say(draft) => draft.finished.plays_until,
+            Self::SayNothing => None,
+        }
+    }
 }
 
 /// A reply with where it came from.
@@ -61,8 +79,7 @@ impl Draft {
             Decision::Denied(_) => Outcome::EscalatedPrecheck,
             Decision::UnreadableMedia if self.reply.escalate => Outcome::EscalatedPrecheck,
             Decision::UnreadableMedia => Outcome::MediaFallback,
-            // A hushed turn writes no agent row, so nobody reads its outcome.
-            Decision::Aborted { .. } | Decision::Hushed | Decision::Recovered => Outcome::Error,
+            Decision::Aborted { .. } | Decision::Recovered => Outcome::Error,
             Decision::Model(result) if result.error.is_some() => Outcome::Error,
             Decision::Model(_) if lost => Outcome::Deferred,
             Decision::Model(_) if self.reply.escalate => Outcome::EscalatedModel,
@@ -83,19 +100,6 @@ impl Draft {
     #[must_use]
     pub fn of_copy(reply: Reply, decision: Decision) -> Self {
         Self { texts: reply.messages.clone(), reply, decision, ungrounded: 0, finished: Finished::default() }
-    }
-
-    /// No reply at all: a person has taken over.
-    #[must_use]
-    pub fn hushed() -> Self {
-        let reply = Reply {
-            messages: Vec::new(),
-            escalate: false,
-            escalation_reason: None,
-            confidence: 1.0,
-            closing_question: None,
-        };
-        Self::of_copy(reply, Decision::Hushed)
     }
 
     /// What the model came to. Its text is converted to the channel's marks and then looked through for echo lines and, when
@@ -332,7 +336,6 @@ mod tests {
             Draft::of_model(failed, MarkStyle::Plain, "unused", &LeakCheck::default()).checks().unwrap();
         assert_eq!((checks.cause, checks.confidence), (Some("error"), None));
         assert_eq!(checks.interventions, ["model_error", "provider_status_500"]);
-        assert_eq!(Draft::hushed().checks(), None);
     }
 
     /// FN-PRICE-2: figures are counted in a model's words alone, and the reply stays as it is.

@@ -26,7 +26,6 @@ pub(super) fn report_decision(request: &TurnRequest, opened: &OpenTurn, draft: &
             let media = request.media_kind().map(MediaKind::as_str);
             tracing::info!(%conversation, media, reason = "not_supported", "media fallback");
         }
-        Decision::Hushed => {}
         Decision::Recovered => {
             tracing::warn!(%conversation, "message of a dead process handed to a person");
         }

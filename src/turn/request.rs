@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use uuid::Uuid;
 
 use super::context::Snapshot;
 use super::{binding, opening};
 use crate::channel::InboundMessage;
-use crate::domain::{ContactText, MediaKind, ProcessId, Redacted, TurnId};
+use crate::domain::{ContactText, MediaKind, MessageId, ProcessId, Redacted, TurnId};
 
 /// A message of a dead process that came longer ago than this is answered by a person (ARC-46).
 const TOO_LATE: Duration = Duration::from_secs(15 * 60);
@@ -30,7 +29,7 @@ pub enum Run {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessageRow {
     /// Id of its row: first in the inbox, if it has to wait, then among `turns`.
-    pub id: Uuid,
+    pub id: MessageId,
     /// True when it stands in the inbox.
     pub stored: bool,
 }

@@ -3,21 +3,21 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use uuid::Uuid;
-
 use super::answers::{Answers, Delivery};
 use super::binding::ContactToken;
 use super::budget::Day;
 use super::context::TurnContext;
-use super::draft::{Decision, Draft};
+use super::draft::{Decision, Draft, Verdict};
+use super::error::TurnError;
 use super::flights::{patient, within};
 use super::guards::Denial;
 use super::reports::{report_decision, report_rest, report_turn};
 use super::request::{MessageRow, Run, TurnRequest};
 use super::tokens::IssuedToken;
+use super::way::Way;
 use super::{acts, budget, guards, takeover};
 use crate::channel::{self, InboundMessage};
-use crate::domain::{Binding, ContactText, EscalationReason, Role, Usd};
+use crate::domain::{AgentRowId, Binding, ContactText, EscalationReason, Role, Usd};
 use crate::model::{HistoryTurn, Reply, Spent, TurnInput, Usage};
 use crate::store::inbox::{self, Kept, Waiter};
 use crate::store::open::{NewMessage, OpenRequest, OpenTurn, Opened, Waits};
@@ -34,7 +34,7 @@ pub enum OpenReport {
     /// The lane is held, or another process is ahead; the messages stand in the inbox.
     Waiting(Waits),
     /// Nothing can be done; the contact gets the handoff copy.
-    Failed(StoreError),
+    Failed(TurnError),
 }
 
 /// What became of a decided reply.
@@ -56,19 +56,17 @@ pub enum SettleReport {
     /// This process was silent for so long that the turn is not its own any more (ARC-44).
     Dropped,
     /// Not recorded, or not known to be.
-    Failed(StoreError),
+    Failed(TurnError),
 }
 
 /// Open: lane, record, count, read, within `limit` (`None`: the request was answered already).
 pub async fn open(context: &TurnContext, request: &TurnRequest, limit: Option<Duration>) -> OpenReport {
     let Some(live) = request.live() else {
-        return OpenReport::Failed(StoreError::Unexpected { what: "a turn without a message" });
+        return OpenReport::Failed(TurnError::NoMessage);
     };
     // Under an id that others count as dead the turn would be theirs at once, and run twice (ARC-44).
     if !context.pulse.holds(request.process) {
-        return OpenReport::Failed(StoreError::Unavailable {
-            reason: "this process was silent for too long",
-        });
+        return OpenReport::Failed(TurnError::SilentProcess);
     }
     let rules = &request.snapshot.tenant.rules;
     let fresh = fresh_token();
@@ -103,7 +101,7 @@ pub async fn open(context: &TurnContext, request: &TurnRequest, limit: Option<Du
             OpenReport::Started(turn)
         }
         Ok(Opened::Waiting(waits)) => OpenReport::Waiting(waits),
-        Err(error) => OpenReport::Failed(error),
+        Err(error) => OpenReport::Failed(error.into()),
     }
 }
 
@@ -145,13 +143,13 @@ pub enum KeepReport {
     /// It stands in the inbox.
     Kept(Kept),
     /// It may not stand there; the contact gets the handoff copy.
-    Failed(StoreError),
+    Failed(TurnError),
 }
 
 /// Writes the one message of this request into the inbox, within `limit` (`None`: it was answered already).
 pub async fn keep(context: &TurnContext, request: &TurnRequest, limit: Option<Duration>) -> KeepReport {
     let (Some(message), Some(row)) = (request.live(), request.rows.last()) else {
-        return KeepReport::Failed(StoreError::Unexpected { what: "a request without a message" });
+        return KeepReport::Failed(TurnError::NoMessage);
     };
     let waiter = Waiter {
         tenant: message.tenant.clone(),
@@ -164,7 +162,7 @@ pub async fn keep(context: &TurnContext, request: &TurnRequest, limit: Option<Du
     };
     match within(limit, inbox::keep(&patient(&context.database, limit), &waiter)).await {
         Ok(kept) => KeepReport::Kept(kept),
-        Err(error) => KeepReport::Failed(error),
+        Err(error) => KeepReport::Failed(error.into()),
     }
 }
 
@@ -188,11 +186,20 @@ pub async fn decide(
     request: &TurnRequest,
     opened: &OpenTurn,
     tools: Option<Arc<TurnTools>>,
+) -> Verdict {
+    if takeover::is_silent(context, request, opened).await {
+        return Verdict::SayNothing;
+    }
+    Verdict::Say(Box::new(decide_reply(context, request, opened, tools).await))
+}
+
+async fn decide_reply(
+    context: &TurnContext,
+    request: &TurnRequest,
+    opened: &OpenTurn,
+    tools: Option<Arc<TurnTools>>,
 ) -> Draft {
     let rules = &request.snapshot.tenant.rules;
-    if takeover::is_silent(context, request, opened).await {
-        return Draft::hushed();
-    }
     if request.ends_with_a_person(context.clock.now()) {
         return Draft::of_copy(escalation(request), Decision::Recovered);
     }
@@ -277,51 +284,33 @@ fn escalation(request: &TurnRequest) -> Reply {
     Reply::handoff(&request.snapshot.tenant.rules.messages.escalation, EscalationReason::LowConfidence)
 }
 
-/// How a reply leaves the turn.
-#[derive(Clone, Copy, Debug)]
-pub struct Way {
-    /// The race is lost: the reply goes through the outbox.
-    pub deferred: bool,
-    /// A flow of the turn plays past the deadline: the reply goes through the outbox, due when it ends (WAIT-2).
-    pub held: bool,
-    /// The reply before it has not left our hands yet: this one goes behind it, through the outbox (LANE-6, ARC-43).
-    pub behind: bool,
-    /// The request was answered without a message; false when it got the holding line, or waits.
-    pub silenced: bool,
-    /// What the flight may take; `None`: no request waits for it.
-    pub limit: Option<Duration>,
-}
-
-/// Settle: renders, records and releases the lane.
+/// Settle: renders, records and releases the lane, within `limit` (`None`: no request waits for it).
 pub async fn settle(
     context: &TurnContext,
     request: &TurnRequest,
     opened: &OpenTurn,
-    draft: &Draft,
+    verdict: &Verdict,
     way: Way,
+    limit: Option<Duration>,
 ) -> SettleReport {
-    let Way { deferred, held, behind, silenced, limit } = way;
     if !context.pulse.holds(request.process) {
         tracing::warn!(conversation = %opened.conversation, "turn dropped after a silence of its process");
         return SettleReport::Dropped;
     }
-    if matches!(draft.decision, Decision::Hushed) {
-        return hush(context, request, opened, limit).await;
-    }
+    let Verdict::Say(draft) = verdict else { return hush(context, request, opened, limit).await };
     let answers = Answers::of(context, &request.snapshot);
     let texts = &draft.texts;
-    report_decision(request, opened, draft, deferred);
+    report_decision(request, opened, draft, way.is_late());
     // Rendered before anything is recorded: a block that cannot be sent must not stand in history (GAP-CH-6).
     let delivery = answers.delivery(texts);
     let body = match answers.reply(texts, &delivery, request.presented_secret.expose()) {
         Ok(body) => body,
         Err(error) => {
             tracing::error!(conversation = %opened.conversation, err = %error, "unhandled error");
-            return SettleReport::Failed(StoreError::Unexpected { what: "the rendered reply" });
+            return SettleReport::Failed(TurnError::Unrenderable);
         }
     };
-    let mut flight = settle_request(context, opened, request, draft, deferred, &delivery);
-    flight.deferred |= behind || held;
+    let flight = settle_request(context, opened, request, draft, way, &delivery);
     let plays = flight.not_before;
     let outcome = flight.agent.outcome;
     let settled = within(limit, settle::settle(&patient(&context.database, limit), &flight)).await;
@@ -333,8 +322,8 @@ pub async fn settle(
             SettleReport::Inline { body, others_wait }
         }
         Ok(Settled::Queued) => {
-            report_queued(opened, &way, plays);
-            report_turn(opened, draft, outcome, silenced || !deferred);
+            report_queued(opened, way, plays);
+            report_turn(opened, draft, outcome, way.leaves_silence());
             if others_wait {
                 context.freed.add(opened.conversation);
             }
@@ -346,7 +335,7 @@ pub async fn settle(
         }
         Err(error) => {
             tracing::error!(conversation = %opened.conversation, err = %error, "turn not settled");
-            SettleReport::Failed(error)
+            SettleReport::Failed(error.into())
         }
     }
 }
@@ -377,20 +366,24 @@ async fn hush(
         }
         Err(error) => {
             tracing::error!(%conversation, err = %error, "turn not settled");
-            SettleReport::Failed(error)
+            SettleReport::Failed(error.into())
         }
     }
 }
 
 /// Why a reply that was in time went through the outbox all the same (WAIT-7, LANE-6).
-fn report_queued(opened: &OpenTurn, way: &Way, plays: Option<Duration>) {
+fn report_queued(opened: &OpenTurn, way: Way, plays: Option<Duration>) {
     let conversation = opened.conversation;
-    if way.held {
-        COUNTERS.held(plays.unwrap_or_default());
-        let held_ms = plays.map_or(0, crate::domain::millis);
-        tracing::info!(%conversation, path = "outbox", heldMs = held_ms, "reply held for flow");
-    } else if !way.deferred {
-        tracing::info!(%conversation, path = "outbox", "reply queued behind the previous one");
+    match way {
+        Way::BehindFlow => {
+            COUNTERS.held(plays.unwrap_or_default());
+            let held_ms = plays.map_or(0, crate::domain::millis);
+            tracing::info!(%conversation, path = "outbox", heldMs = held_ms, "reply held for flow");
+        }
+        Way::Response | Way::BehindReply => {
+            tracing::info!(%conversation, path = "outbox", "reply queued behind the previous one");
+        }
+        Way::Late { .. } => {}
     }
 }
 
@@ -399,23 +392,23 @@ fn settle_request(
     opened: &OpenTurn,
     request: &TurnRequest,
     draft: &Draft,
-    deferred: bool,
+    way: Way,
     delivery: &Delivery,
 ) -> SettleRequest {
-    let agent_row = Uuid::now_v7();
+    let agent_row = AgentRowId::fresh();
     let payload = |texts: &[String]| acts::with_actions(owed::reply_payload(texts), draft, agent_row);
     SettleRequest {
         conversation: opened.conversation,
         turn: request.id,
         fence: opened.fence,
         process: request.process,
-        deferred,
+        deferred: way.is_outbox(),
         payload: payload(&delivery.all),
         rest: (!delivery.rest.is_empty()).then(|| payload(&delivery.rest)),
         agent: AgentRow {
             id: agent_row,
             text: draft.reply.text(),
-            outcome: draft.outcome(deferred),
+            outcome: draft.outcome(way.is_late()),
             bound: is_bound(context, opened),
             actions: acts::record(draft, &opened.attempted),
             usage: usage_row(draft),
@@ -470,23 +463,25 @@ pub fn handoff<'turn>(
 ) -> Option<owed::Handoff<'turn>> {
     let live = request.live()?;
     Some(owed::Handoff {
-        turn: request.id,
-        process: request.process,
-        held: context.pulse.holds(request.process),
+        failed: owed::Failed {
+            turn: request.id,
+            process: request.process,
+            held: context.pulse.holds(request.process),
+            text: &request.snapshot.tenant.rules.messages.escalation,
+            told,
+            tokens_enforced: context.settings.tokens_enforced,
+            messages: request.rows.iter().map(|row| row.id).collect(),
+            now: context.clock.now(),
+        },
         tenant: &live.tenant,
         subscriber: &live.subscriber,
         channel: &live.channel,
-        text: &request.snapshot.tenant.rules.messages.escalation,
-        told,
-        tokens_enforced: context.settings.tokens_enforced,
-        messages: request.rows.iter().map(|row| row.id).collect(),
         stored: request.rows.iter().all(|row| row.stored),
         token_digest: request.token_digest(),
         arrived: live.received_at,
-        now: context.clock.now(),
     })
 }
 
 #[cfg(test)]
 #[path = "steps_tests.rs"]
-mod tests;
+pub(super) mod tests;

@@ -5,7 +5,7 @@ use super::*;
 use crate::channel::Media;
 use crate::config::{Settings, demo};
 use crate::domain::{
-    ConversationId, MediaKind, Outcome, ProcessId, Redacted, SubscriberId, SystemClock, TurnId,
+    ConversationId, MediaKind, MessageId, Outcome, ProcessId, Redacted, SubscriberId, SystemClock, TurnId,
 };
 use crate::model;
 use crate::store::notices::Freed;
@@ -39,7 +39,7 @@ fn context() -> TurnContext {
     }
 }
 
-fn opened() -> OpenTurn {
+pub(in crate::turn) fn opened() -> OpenTurn {
     OpenTurn {
         conversation: ConversationId::fresh(),
         binding: Binding::First,
@@ -80,7 +80,7 @@ fn request(context: &TurnContext, run: Run, text: &str) -> TurnRequest {
         process: context.pulse.process(),
         run,
         messages: vec![message],
-        rows: vec![MessageRow { id: Uuid::now_v7(), stored: false }],
+        rows: vec![MessageRow { id: MessageId::fresh(), stored: false }],
         known_digest: None,
         snapshot: Arc::new(Snapshot::new(demo::tenant().unwrap())),
         presented_secret: Redacted::new("secret".into()),
@@ -95,7 +95,9 @@ async fn decided(
 ) -> (Outcome, Option<Value>) {
     let tools = acts::tools_of(context, request, opened);
     assert!(tools.is_some());
-    let draft = decide(context, request, opened, tools).await;
+    let Verdict::Say(draft) = decide(context, request, opened, tools).await else {
+        panic!("nobody has taken over")
+    };
     (draft.outcome(false), acts::record(&draft, &opened.attempted))
 }
 
@@ -166,16 +168,14 @@ async fn a_reply_that_cannot_be_rendered_is_never_recorded() {
         snapshot: Arc::new(Snapshot::new(demo::tenant().unwrap())),
         presented_secret: Redacted::new("secret".into()),
     };
-    let way = Way {
-        deferred: false,
-        held: false,
-        behind: false,
-        silenced: false,
-        limit: Some(Duration::from_secs(5)),
-    };
-    let settled = |text: &str| Draft::of_copy(Reply::scripted(text), Decision::Scripted);
-    let report = settle(&context, &request, &opened(), &settled(""), way).await;
-    assert!(matches!(report, SettleReport::Failed(StoreError::Unexpected { what: "the rendered reply" })));
-    let report = settle(&context, &request, &opened(), &settled("hello"), way).await;
-    assert!(matches!(report, SettleReport::Failed(StoreError::Unavailable { .. })), "this one is sent");
+    let limit = Some(Duration::from_secs(5));
+    let settled =
+        |text: &str| Verdict::Say(Box::new(Draft::of_copy(Reply::scripted(text), Decision::Scripted)));
+    let report = settle(&context, &request, &opened(), &settled(""), Way::Response, limit).await;
+    assert!(matches!(report, SettleReport::Failed(TurnError::Unrenderable)));
+    let report = settle(&context, &request, &opened(), &settled("hello"), Way::Response, limit).await;
+    assert!(
+        matches!(report, SettleReport::Failed(TurnError::Store(StoreError::Unavailable { .. }))),
+        "this one is sent"
+    );
 }

@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 use tracing::{Instrument, Span};
 
 use super::current::Current;
-use super::events::{Effect, Event, OpenResult, Playing, SettleResult, StoreResult, Ticket};
+use super::events::{Effect, Event, OpenResult, Playing, Race, SettleResult, StoreResult, Ticket};
 use super::machine::Machine;
 use super::mailbox::{Mailbox, Notice};
 use super::steps::Steps;
@@ -22,10 +22,10 @@ use crate::actors::outbox::OutboxWaker;
 use crate::actors::recoverer::Recoverer;
 use crate::actors::waking::LaneWatch;
 use crate::domain::Deadline;
+use crate::store::Pulse;
 use crate::store::inbox::Kept;
 use crate::store::open::Waits;
-use crate::store::{Pulse, StoreError};
-use crate::turn::{Draft, KeepReport, OpenReport, SettleReport, Way};
+use crate::turn::{KeepReport, OpenReport, SettleReport, TurnError, Verdict, Way};
 
 mod beginning;
 mod telling;
@@ -75,10 +75,8 @@ pub(in crate::actors) struct ConversationActor {
     lane: Option<SpawnHandle>,
     /// The lane has been asked for in vain since the last turn.
     lane_asked: bool,
-    /// Turns under way, by their first message.
+    /// Turns under way, by their first message; among them, while it is being ended, a message that could not be kept.
     turns: HashMap<Ticket, Current>,
-    /// Why a message could not be kept, and whether its contact has the escalation copy; only while it is being ended.
-    not_kept: Option<(Option<StoreError>, Told)>,
 }
 
 /// Something waits in the mailbox.
@@ -108,7 +106,7 @@ struct StepEnded {
 enum StepOutcome {
     Kept(KeepReport),
     Opened(OpenReport),
-    Decided(Box<Draft>),
+    Decided(Verdict),
     Settled(SettleReport),
     Panicked,
 }
@@ -134,7 +132,6 @@ impl ConversationActor {
             lane: None,
             lane_asked: false,
             turns: HashMap::new(),
-            not_kept: None,
         }
     }
 
@@ -158,7 +155,7 @@ impl ConversationActor {
             Effect::Open(tickets) => self.begin(tickets, 0, ctx),
             Effect::WaitForLane => self.wait_for_lane(ctx),
             Effect::Decide(turn) => self.decide(turn, ctx),
-            Effect::Settle { turn, deferred, held } => self.settle(turn, deferred, held, ctx),
+            Effect::Settle(turn, race) => self.settle(turn, race, ctx),
             Effect::Hold(turn) => self.hold(turn, ctx),
             Effect::Tell(ticket, telling) => self.tell(ticket, telling, ctx),
             Effect::Forget(ticket) => drop(self.mailbox.take(&[ticket])),
@@ -237,26 +234,26 @@ impl ConversationActor {
         let (request, tools) = (Arc::clone(&current.request), current.tools.clone());
         let future = self.shared.steps.decide(request, Arc::clone(opened), tools);
         let Some(current) = self.turns.get(&turn) else { return };
-        self.run(
-            turn,
-            current.span.clone(),
-            ctx,
-            async move { StepOutcome::Decided(Box::new(future.await)) },
-        );
+        self.run(turn, current.span.clone(), ctx, async move { StepOutcome::Decided(future.await) });
     }
 
-    fn settle(&mut self, turn: Ticket, deferred: bool, held: bool, ctx: &mut Context<Self>) {
+    fn settle(&mut self, turn: Ticket, race: Race, ctx: &mut Context<Self>) {
         let Some(current) = self.turns.get_mut(&turn) else { return };
         // Settle decides whether this reply may go inline: the one before must have gone its way by then (ARC-43).
         if self.mailbox.replies.any_in_hand() && current.in_hand_waits < MOST_IN_HAND_WAITS {
             current.in_hand_waits += 1;
-            ctx.run_later(IN_HAND_PAUSE, move |actor, ctx| actor.settle(turn, deferred, held, ctx));
+            ctx.run_later(IN_HAND_PAUSE, move |actor, ctx| actor.settle(turn, race, ctx));
             return;
         }
-        let (Some(opened), Some(draft)) = (&current.opened, current.draft.take()) else { return };
-        let behind = self.mailbox.replies.any_in_hand();
-        let way = Way { deferred, held, behind, silenced: current.silenced, limit: current.limit() };
-        let future = self.shared.steps.settle(Arc::clone(&current.request), Arc::clone(opened), draft, way);
+        let (Some(opened), Some(verdict)) = (&current.opened, current.verdict.take()) else { return };
+        let way = match race {
+            Race::Lost => Way::Late { silenced: current.silenced },
+            Race::WonBehindFlow => Way::BehindFlow,
+            Race::Won if self.mailbox.replies.any_in_hand() => Way::BehindReply,
+            Race::Won => Way::Response,
+        };
+        let (request, opened) = (Arc::clone(&current.request), Arc::clone(opened));
+        let future = self.shared.steps.settle(request, opened, verdict, way, current.limit());
         let span = current.span.clone();
         self.run(turn, span, ctx, async move { StepOutcome::Settled(future.await) });
     }
@@ -314,10 +311,19 @@ impl ConversationActor {
             KeepReport::Failed(error) => {
                 let conversation = self.mailbox.face.conversation().map(tracing::field::display);
                 tracing::error!(conversation, err = %error, "unhandled error");
-                self.not_kept = Some((Some(error), Told::No));
-                StoreResult::Failed
+                self.not_kept(ticket, error)
             }
         }
+    }
+
+    /// A message that could not be kept ends as a turn does: its request is told, and what it has left is resolved.
+    fn not_kept(&mut self, ticket: Ticket, error: TurnError) -> StoreResult {
+        let current = Current::of(self.mailbox.take(&[ticket]), self.shared.pulse.process());
+        if let Some(current) = current {
+            self.turns.insert(ticket, current);
+            self.note_error(ticket, error);
+        }
+        StoreResult::Failed
     }
 
     fn opened(&mut self, turn: Ticket, report: OpenReport) -> OpenResult {
@@ -355,7 +361,7 @@ impl ConversationActor {
     }
 
     /// The conversation may not be known yet: then the line carries no contact identity (TURN-17).
-    fn open_failed(&mut self, turn: Ticket, error: StoreError) -> OpenResult {
+    fn open_failed(&mut self, turn: Ticket, error: TurnError) -> OpenResult {
         let conversation = self.mailbox.face.conversation().map(tracing::field::display);
         if let Some(current) = self.turns.get_mut(&turn) {
             current.span.in_scope(|| tracing::error!(conversation, err = %error, "unhandled error"));
@@ -375,14 +381,21 @@ impl ConversationActor {
             }
             // Nothing is owed: as for a queued reply, the request is answered silently and the turn is over.
             SettleReport::Queued | SettleReport::Hushed => SettleResult::Queued,
-            SettleReport::Superseded => SettleResult::Superseded,
+            SettleReport::Superseded => {
+                self.note_error(turn, TurnError::Superseded);
+                SettleResult::Superseded
+            }
             SettleReport::Dropped => SettleResult::Dropped,
             SettleReport::Failed(error) => {
-                if let Some(current) = self.turns.get_mut(&turn) {
-                    current.error = Some(error);
-                }
+                self.note_error(turn, error);
                 SettleResult::Failed
             }
+        }
+    }
+
+    fn note_error(&mut self, turn: Ticket, error: TurnError) {
+        if let Some(current) = self.turns.get_mut(&turn) {
+            current.error = Some(error);
         }
     }
 
@@ -458,17 +471,14 @@ impl Handler<StepEnded> for ConversationActor {
         let event = match outcome {
             StepOutcome::Kept(report) => Event::Stored(turn, self.kept(turn, report)),
             StepOutcome::Opened(report) => Event::Opened(turn, self.opened(turn, report)),
-            StepOutcome::Decided(draft) => {
-                let playing = self.turns.get_mut(&turn).map(|current| current.decided(*draft));
+            StepOutcome::Decided(verdict) => {
+                let playing = self.turns.get_mut(&turn).map(|current| current.decided(verdict));
                 self.give_up_waiting(turn, ctx);
                 Event::Decided(turn, playing.unwrap_or(Playing::No))
             }
             StepOutcome::Settled(report) => Event::Settled(turn, self.settled(turn, report)),
             StepOutcome::Panicked if self.turns.contains_key(&turn) => Event::Panicked(turn),
-            StepOutcome::Panicked => {
-                self.not_kept = Some((None, Told::No));
-                Event::Stored(turn, StoreResult::Failed)
-            }
+            StepOutcome::Panicked => Event::Stored(turn, self.not_kept(turn, TurnError::CutShort)),
         };
         self.feed(event, ctx);
     }

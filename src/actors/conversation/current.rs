@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tracing::Span;
-use uuid::Uuid;
 
 use super::actor::Shared;
 use super::events::{Playing, Telling, Ticket};
@@ -12,11 +11,10 @@ use super::mailbox::{Arrival, Mailbox, Slot, repeats};
 use super::steps::Copy;
 use crate::actors::answer::{Answer, HandoffReceipt, Holder, Owed, OwedReply, Told};
 use crate::actors::resolver::{Failure, Left};
-use crate::domain::{ConversationId, Deadline, ProcessId, TurnId};
-use crate::store::StoreError;
+use crate::domain::{ConversationId, Deadline, MessageId, ProcessId, TurnId};
 use crate::store::open::OpenTurn;
 use crate::tools::TurnTools;
-use crate::turn::{self, Draft, Run, TurnRequest};
+use crate::turn::{self, Run, TurnError, TurnRequest, Verdict};
 
 /// The turn under way.
 pub(super) struct Current {
@@ -28,9 +26,10 @@ pub(super) struct Current {
     pub(super) opened: Option<Arc<OpenTurn>>,
     /// What the turn may do, and has done: known here however its call ends (STAGE-1).
     pub(super) tools: Option<Arc<TurnTools>>,
-    /// Until when a flow of the turn plays; known with the draft.
+    /// Until when a flow of the turn plays; known with the verdict.
     pub(super) plays_until: Option<Instant>,
-    pub(super) draft: Option<Draft>,
+    /// What is to be settled.
+    pub(super) verdict: Option<Verdict>,
     pub(super) rendered: Option<Vec<u8>>,
     /// Another process waits for the lane.
     pub(super) others_wait: bool,
@@ -39,7 +38,7 @@ pub(super) struct Current {
     /// Whether the contact has the escalation copy.
     pub(super) told: Told,
     /// How the turn failed, if it is known.
-    pub(super) error: Option<StoreError>,
+    pub(super) error: Option<TurnError>,
     /// How often the turn has waited for the reply before it to leave our hands.
     pub(super) in_hand_waits: u32,
 }
@@ -79,7 +78,7 @@ impl Current {
             opened: None,
             tools: None,
             plays_until: None,
-            draft: None,
+            verdict: None,
             rendered: None,
             others_wait: false,
             silenced: false,
@@ -118,7 +117,7 @@ impl Current {
     }
 
     /// All of its messages, to go back to where they waited; `kept` are those that stand in the inbox.
-    pub(super) fn into_arrivals(mut self, kept: &[Uuid]) -> Vec<Arrival> {
+    pub(super) fn into_arrivals(mut self, kept: &[MessageId]) -> Vec<Arrival> {
         let mut arrivals = self.split_off(0);
         for arrival in &mut arrivals {
             arrival.row.stored = kept.contains(&arrival.row.id);
@@ -147,9 +146,9 @@ impl Current {
         Some(live.deadline.budget())
     }
 
-    /// How the turn failed. An error that is not known stands for a panic: nobody knows how far it came.
+    /// How the turn failed. Without an error it was cut short, by a panic or by the end of its actor.
     pub(super) fn failure(&mut self, conversation: Option<ConversationId>) -> Failure {
-        let cause = self.error.take().unwrap_or(StoreError::InDoubt);
+        let cause = self.error.take().unwrap_or(TurnError::CutShort);
         match &self.opened {
             Some(opened) => Failure { left: Left::Opened, cause, conversation: Some(opened.conversation) },
             None => Failure::before_open(cause, conversation),
@@ -198,10 +197,10 @@ impl Current {
             || opened.is_some_and(|opened| opened.reply_queued || turn::may_be_silent(&self.request, opened))
     }
 
-    /// Takes the decided reply in, and says whether a flow plays before it (WAIT-2).
-    pub(super) fn decided(&mut self, draft: Draft) -> Playing {
-        self.plays_until = draft.finished.plays_until;
-        self.draft = Some(draft);
+    /// Takes in what was decided, and says whether a flow plays before it (WAIT-2).
+    pub(super) fn decided(&mut self, verdict: Verdict) -> Playing {
+        self.plays_until = verdict.plays_until();
+        self.verdict = Some(verdict);
         let deadline = self.callers.last().map(|live| live.deadline.at());
         match (self.plays_until, deadline) {
             (Some(until), Some(deadline)) if turn::plays_for(Some(until)).is_some() => {
@@ -253,7 +252,7 @@ pub(super) const fn copy_of(telling: Telling) -> Option<Copy> {
 }
 
 /// The escalation copy, and how to know whether it was handed over.
-pub(super) fn handoff_answer(slot: &Slot, shared: &Shared) -> Option<(Answer, Told)> {
+fn handoff_answer(slot: &Slot, shared: &Shared) -> Option<(Answer, Told)> {
     let answer = copy_answer(Copy::Handoff, slot, shared)?;
     let (receipt, told) = HandoffReceipt::new();
     Some((Answer { owed: Some(Owed::Handoff(receipt)), ..answer }, told))

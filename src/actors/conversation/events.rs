@@ -132,6 +132,17 @@ pub enum Telling {
     Reply,
 }
 
+/// How the race of a decided reply against its request's deadline has ended (RACE-4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Race {
+    /// The reply is in time.
+    Won,
+    /// The reply is in time, but a flow plays past the deadline: it waits for that in the outbox (WAIT-2).
+    WonBehindFlow,
+    /// Its request is answered already.
+    Lost,
+}
+
 /// What the shell has to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
@@ -146,15 +157,8 @@ pub enum Effect {
     WaitForLane,
     /// Decide the reply: opening, guards, model.
     Decide(Ticket),
-    /// Record the decided reply. `deferred`: its request is answered already.
-    Settle {
-        /// The turn.
-        turn: Ticket,
-        /// The race is lost.
-        deferred: bool,
-        /// A flow plays past the deadline: the reply waits for it in the outbox, although it was in time (WAIT-2).
-        held: bool,
-    },
+    /// Record the decided reply.
+    Settle(Ticket, Race),
     /// The reply is settled and waits for a flow: wake me with [`Event::FlowOver`] when that has played (WAIT-2).
     Hold(Ticket),
     /// Answer a request.

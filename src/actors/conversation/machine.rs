@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 
 use super::events::{
-    BurstKey, Effect, Event, OpenResult, Phase, Playing, SettleResult, StoreResult, Telling, Ticket,
+    BurstKey, Effect, Event, OpenResult, Phase, Playing, Race, SettleResult, StoreResult, Telling, Ticket,
 };
 
 /// Where a waiting message stands.
@@ -39,9 +39,7 @@ struct Waiting {
 struct Running {
     messages: Vec<Waiting>,
     phase: Phase,
-    /// The reply must go through the outbox. Fixed when the settling begins.
-    lost: bool,
-    /// Whether the reply has to wait for a flow. Known with it.
+    /// Whether the reply has to wait for a flow. Known when the settling begins.
     playing: Playing,
 }
 
@@ -146,7 +144,6 @@ impl Machine {
                 self.beside.push(Running {
                     messages: vec![message],
                     phase: Phase::Opening,
-                    lost: false,
                     playing: Playing::No,
                 });
                 vec![Effect::Open(vec![ticket])]
@@ -169,12 +166,7 @@ impl Machine {
         let Some(first) = self.queue.pop_front_if(|first| first.saved != Saved::Asked) else {
             return Vec::new();
         };
-        self.running = Some(Running {
-            messages: vec![first],
-            phase: Phase::Gathering,
-            lost: false,
-            playing: Playing::No,
-        });
+        self.running = Some(Running { messages: vec![first], phase: Phase::Gathering, playing: Playing::No });
         self.gather_or_open()
     }
 
@@ -282,10 +274,13 @@ impl Machine {
         let mut turns = self.running.iter_mut().chain(&mut self.beside);
         let Some(running) = turns.find(|running| running.is(turn)) else { return Vec::new() };
         running.phase = Phase::Settling;
-        running.lost = running.is_answered();
         running.playing = playing;
-        let held = !running.lost && playing == Playing::Longer;
-        vec![Effect::Settle { turn, deferred: running.lost, held }]
+        let race = match playing {
+            _ if running.is_answered() => Race::Lost,
+            Playing::Longer => Race::WonBehindFlow,
+            Playing::No | Playing::UntilDeadline => Race::Won,
+        };
+        vec![Effect::Settle(turn, race)]
     }
 
     /// The flow before a settled reply has played, or the deadline has come: the reply goes out.

@@ -101,12 +101,12 @@ impl Play {
                 Event::Panicked(turn)
             }
             Effect::Decide(turn) => Event::Decided(turn, playing_at_random(choice)),
-            Effect::Settle { turn, held, .. } => {
+            Effect::Settle(turn, race) => {
                 self.ended(turn);
                 let settled = settled_at_random(turn, choice);
                 // What waits for a flow behind the deadline is queued, or nothing.
                 match settled {
-                    Event::Settled(_, SettleResult::Inline) if held => {
+                    Event::Settled(_, SettleResult::Inline) if race == Race::WonBehindFlow => {
                         Event::Settled(turn, SettleResult::Queued)
                     }
                     settled => settled,

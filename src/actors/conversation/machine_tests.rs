@@ -30,8 +30,8 @@ fn decide(number: u64) -> Effect {
     Effect::Decide(Ticket::new(number))
 }
 
-fn settle(number: u64, deferred: bool) -> Effect {
-    Effect::Settle { turn: Ticket::new(number), deferred, held: false }
+fn settle(number: u64, race: Race) -> Effect {
+    Effect::Settle(Ticket::new(number), race)
 }
 
 fn resolve(number: u64, told: bool) -> Effect {
@@ -70,7 +70,7 @@ fn a_turn_that_wins_answers_inline() {
     let mut machine = Machine::default();
     assert_eq!(machine.on(arrived(1)), [open(&[1])]);
     assert_eq!(machine.on(started(1)), [decide(1)]);
-    assert_eq!(machine.on(decided(1)), [settle(1, false)]);
+    assert_eq!(machine.on(decided(1)), [settle(1, Race::Won)]);
     assert_eq!(machine.on(settled(1, SettleResult::Inline)), [tell(1, Telling::Reply)]);
     assert!(machine.is_idle());
 }
@@ -82,7 +82,7 @@ fn a_turn_that_loses_is_answered_with_the_holding_line_and_deferred() {
     let _ = machine.on(arrived(1));
     let _ = machine.on(started(1));
     assert_eq!(machine.on(Event::DeadlinePassed(Ticket::new(1))), [tell(1, Telling::HoldingLine)]);
-    assert_eq!(machine.on(decided(1)), [settle(1, true)]);
+    assert_eq!(machine.on(decided(1)), [settle(1, Race::Lost)]);
     let queued = machine.on(settled(1, SettleResult::Queued));
     assert_eq!(queued, [Effect::ConfirmQueued(Ticket::new(1))]);
 }
@@ -93,7 +93,7 @@ fn a_deadline_during_the_settling_queues_the_reply() {
     let mut machine = Machine::default();
     let _ = machine.on(arrived(1));
     let _ = machine.on(started(1));
-    assert_eq!(machine.on(decided(1)), [settle(1, false)]);
+    assert_eq!(machine.on(decided(1)), [settle(1, Race::Won)]);
     assert_eq!(machine.on(Event::DeadlinePassed(Ticket::new(1))), [tell(1, Telling::HoldingLine)]);
     assert_eq!(machine.on(settled(1, SettleResult::Inline)), [Effect::QueueReply(Ticket::new(1))]);
 }
@@ -183,7 +183,7 @@ fn a_waiting_message_is_answered_silently_at_its_deadline_and_runs_late() {
     let _ = machine.on(decided(1));
     let _ = machine.on(settled(1, SettleResult::Inline));
     assert_eq!(machine.on(started(2)), [decide(2)]);
-    assert_eq!(machine.on(decided(2)), [settle(2, true)]);
+    assert_eq!(machine.on(decided(2)), [settle(2, Race::Lost)]);
 }
 
 /// Messages 1 to `last` are there, 1 runs and the others stand in the inbox; 2 to 4 are of one burst.
@@ -355,7 +355,7 @@ fn a_reply_waits_for_the_flow_before_it() {
     let mut machine = Machine::default();
     let _ = machine.on(arrived(1));
     let _ = machine.on(started(1));
-    assert_eq!(machine.on(decided_playing(1, Playing::UntilDeadline)), [settle(1, false)]);
+    assert_eq!(machine.on(decided_playing(1, Playing::UntilDeadline)), [settle(1, Race::Won)]);
     assert_eq!(machine.on(settled(1, SettleResult::Inline)), [Effect::Hold(Ticket::new(1))]);
     assert_eq!((machine.phase(), machine.is_idle()), (Phase::Holding, false));
     assert_eq!(machine.on(arrived(2)), [store(2)]);
@@ -383,8 +383,7 @@ fn a_flow_beyond_the_deadline_silences_the_response() {
     let mut machine = Machine::default();
     let _ = machine.on(arrived(1));
     let _ = machine.on(started(1));
-    let held = Effect::Settle { turn: Ticket::new(1), deferred: false, held: true };
-    assert_eq!(machine.on(decided_playing(1, Playing::Longer)), [held]);
+    assert_eq!(machine.on(decided_playing(1, Playing::Longer)), [settle(1, Race::WonBehindFlow)]);
     let queued = machine.on(settled(1, SettleResult::Queued));
     assert_eq!(queued, [tell(1, Telling::Silent), Effect::ConfirmQueued(Ticket::new(1))]);
 }
@@ -397,7 +396,7 @@ fn a_flow_changes_nothing_for_a_reply_that_goes_through_the_outbox() {
         let _ = machine.on(arrived(1));
         let _ = machine.on(started(1));
         let _ = machine.on(Event::DeadlinePassed(Ticket::new(1)));
-        assert_eq!(machine.on(decided_playing(1, playing)), [settle(1, true)]);
+        assert_eq!(machine.on(decided_playing(1, playing)), [settle(1, Race::Lost)]);
         assert_eq!(machine.on(settled(1, SettleResult::Queued)), [Effect::ConfirmQueued(Ticket::new(1))]);
     }
     let mut machine = Machine::default();

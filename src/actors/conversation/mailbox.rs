@@ -7,14 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tracing::Span;
-use uuid::Uuid;
 
 use super::events::{BurstKey, Ticket};
 use crate::actors::answer::{Answer, Counted, Outgoing, ReplyCounts};
 use crate::actors::directory::{IsGone, Message};
 use crate::actors::observe::Face;
 use crate::channel::InboundMessage;
-use crate::domain::{Deadline, ProcessId, Redacted, TurnId};
+use crate::domain::{Deadline, MessageId, ProcessId, Redacted, TurnId};
 use crate::turn::{MessageRow, Run, Snapshot, TurnRequest, is_opening};
 
 /// Messages of one contact in order of arrival.
@@ -89,7 +88,7 @@ impl Mailbox {
         inner.last_used = Instant::now();
         inner.waiting.push_back(Arrival {
             ticket,
-            row: MessageRow { id: Uuid::now_v7(), stored: false },
+            row: MessageRow { id: MessageId::fresh(), stored: false },
             inbound: message.inbound,
             snapshot: message.snapshot,
             deadline: message.deadline,

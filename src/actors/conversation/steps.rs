@@ -11,7 +11,7 @@ use crate::actors::resolver::{Failure, Resolver};
 use crate::store::open::OpenTurn;
 use crate::tools::TurnTools;
 use crate::turn::{
-    self, Answers, Draft, KeepReport, OpenReport, SettleReport, Snapshot, TurnContext, TurnRequest, Way,
+    self, Answers, KeepReport, OpenReport, SettleReport, Snapshot, TurnContext, TurnRequest, Verdict, Way,
 };
 
 /// The seam between a conversation's life and what its turns do. The randomised test of the directory plays
@@ -29,14 +29,15 @@ pub(in crate::actors) trait Steps: Send + Sync + 'static {
         request: Arc<TurnRequest>,
         opened: Arc<OpenTurn>,
         tools: Option<Arc<TurnTools>>,
-    ) -> BoxFuture<'static, Draft>;
+    ) -> BoxFuture<'static, Verdict>;
     /// The second flight.
     fn settle(
         &self,
         request: Arc<TurnRequest>,
         opened: Arc<OpenTurn>,
-        draft: Draft,
+        verdict: Verdict,
         way: Way,
+        limit: Option<Duration>,
     ) -> BoxFuture<'static, SettleReport>;
     /// Ends what a failed turn left behind, in the background. `told`: whether the contact has the escalation copy. `reply`:
     /// kept until it is known what became of the turn.
@@ -90,7 +91,7 @@ impl Steps for TurnSteps {
         request: Arc<TurnRequest>,
         opened: Arc<OpenTurn>,
         tools: Option<Arc<TurnTools>>,
-    ) -> BoxFuture<'static, Draft> {
+    ) -> BoxFuture<'static, Verdict> {
         let context = Arc::clone(&self.context);
         Box::pin(async move { turn::decide(&context, &request, &opened, tools).await })
     }
@@ -99,11 +100,12 @@ impl Steps for TurnSteps {
         &self,
         request: Arc<TurnRequest>,
         opened: Arc<OpenTurn>,
-        draft: Draft,
+        verdict: Verdict,
         way: Way,
+        limit: Option<Duration>,
     ) -> BoxFuture<'static, SettleReport> {
         let context = Arc::clone(&self.context);
-        Box::pin(async move { turn::settle(&context, &request, &opened, &draft, way).await })
+        Box::pin(async move { turn::settle(&context, &request, &opened, &verdict, way, limit).await })
     }
 
     fn resolve_later(

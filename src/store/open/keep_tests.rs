@@ -133,5 +133,5 @@ async fn what_was_taken_over_meanwhile_is_known_to_be_gone() {
     assert_eq!(contended.waits(async {}).await.kept, kept);
     assert_eq!(contended.waiting().await, 1);
     let taken = async { inbox::withdraw(&contended.fixture.database, &kept).await.unwrap() };
-    assert_eq!(contended.waits(taken).await.kept, [] as [Uuid; 0]);
+    assert_eq!(contended.waits(taken).await.kept, [] as [MessageId; 0]);
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use actix::{AsyncContext, Context};
 
-use super::super::current::{Current, copy_answer, copy_of, handoff_answer};
+use super::super::current::{Current, copy_answer, copy_of};
 use super::super::events::{Event, Telling, Ticket};
 use super::ConversationActor;
 use crate::actors::answer::{Told, Undecided};
@@ -15,12 +15,7 @@ use crate::turn;
 impl ConversationActor {
     /// Ends what a turn left behind, or a message that never became one.
     pub(super) fn resolve(&mut self, turn: Ticket, told: bool) {
-        let waiting = || {
-            let mut current = Current::of(self.mailbox.take(&[turn]), self.shared.pulse.process())?;
-            (current.error, current.told) = self.not_kept.take().unwrap_or((None, Told::No));
-            Some(current)
-        };
-        if let Some(mut current) = self.turns.remove(&turn).or_else(waiting) {
+        if let Some(mut current) = self.turns.remove(&turn) {
             let failure = current.failure(self.mailbox.face.conversation());
             let told = if told { std::mem::replace(&mut current.told, Told::No) } else { Told::No };
             self.resolve_later(&current, told, failure);
@@ -48,21 +43,12 @@ impl ConversationActor {
             }
             return;
         }
-        let mut not_kept = None;
         self.mailbox.tell(ticket, |slot| {
             if telling == Telling::Silent {
                 slot.span.in_scope(|| self.report_waiting());
             }
-            if telling != Telling::Handoff {
-                return copy_of(telling).and_then(|copy| copy_answer(copy, slot, &self.shared));
-            }
-            let (answer, told) = handoff_answer(slot, &self.shared)?;
-            not_kept = Some(told);
-            Some(answer)
+            copy_of(telling).and_then(|copy| copy_answer(copy, slot, &self.shared))
         });
-        if let (Some(told), Some(waiting)) = (not_kept, &mut self.not_kept) {
-            waiting.1 = told;
-        }
     }
 
     /// A message of this contact was answered silently because it still waits (LANE-4).

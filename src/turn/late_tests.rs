@@ -1,11 +1,12 @@
-use uuid::Uuid;
-
 use super::*;
 use crate::config::demo;
+use crate::domain::MessageId;
+use crate::store::second_run::RecordedMessage;
+use crate::turn::steps::tests::opened;
 
 fn waits(process: ProcessId, digest: Option<&str>, text: &str) -> WaitingMessage {
     WaitingMessage {
-        id: Uuid::now_v7(),
+        id: MessageId::fresh(),
         process,
         text: ContactText::new(text),
         media: None,
@@ -54,4 +55,42 @@ fn a_day_is_the_limit_of_reach() {
     let now: Timestamp = "2026-03-02T12:00:00Z".parse().unwrap();
     assert!(!is_out_of_reach("2026-03-01T12:00:00Z".parse().unwrap(), now));
     assert!(is_out_of_reach("2026-03-01T11:59:59Z".parse().unwrap(), now));
+}
+
+/// ARC-46: a turn is run a second time, never a third; whoever wrote last too long ago is told nothing, whatever else holds.
+#[test]
+fn a_turn_that_killed_two_processes_ends_with_a_person() {
+    let now: Timestamp = "2026-03-02T12:00:00Z".parse().unwrap();
+    let long_ago: Timestamp = "2026-02-27T12:00:00Z".parse().unwrap();
+    let message = RecordedMessage { id: MessageId::fresh(), text: ContactText::new("a"), media: None };
+    let run = |messages: &[RecordedMessage], again, last_message_at| SecondRun {
+        opened: opened(),
+        subscriber: SubscriberId::stored("7301144"),
+        channel: "whatsapp".to_owned(),
+        messages: messages.to_vec(),
+        received_at: long_ago,
+        last_message_at,
+        again,
+        dead: ProcessId::fresh(),
+    };
+    let one = std::slice::from_ref(&message);
+    for (run, course) in [
+        (run(one, false, now), Course::Answer),
+        (run(one, true, now), Course::HandOff),
+        (run(&[], false, now), Course::HandOff),
+        (run(one, false, long_ago), Course::OutOfReach),
+        (run(one, true, long_ago), Course::OutOfReach),
+    ] {
+        assert_eq!(course_of_second_run(&run, now), course, "{run:?}");
+    }
+}
+
+/// DEC-30: one message can have been sent again, a burst or no message cannot.
+#[test]
+fn a_single_message_may_have_been_sent_again() {
+    let opened = opened();
+    let one = ProcessId::fresh();
+    let burst = [waits(one, None, "a"), waits(one, None, "b")];
+    let texts = |count| repeatable_of_burst(&burst[..count], &opened).map(|first| first.text.expose());
+    assert_eq!([0, 1, 2].map(texts), [None, Some("a"), None]);
 }
