@@ -165,6 +165,8 @@ pub struct OpenHandoff {
     pub quiet: Duration,
     /// True while the tag that calls a person has not been added and still may be.
     pub tag_pending: bool,
+    /// Place of the latest of them: whoever ends the pause closes no call that came after it.
+    pub called_seq: i64,
 }
 
 /// One earlier turn.
@@ -442,10 +444,10 @@ fn started(opened: &Row, earlier: Option<&Row>) -> Result<OpenTurn, StoreError> 
 
 pub(super) fn open_handoff(read: &Row) -> Result<Option<OpenHandoff>, StoreError> {
     let quiet_secs: Option<f64> = read.try_get("quiet_secs")?;
-    let tag_pending = read.try_get("tag_pending")?;
+    let (tag_pending, called_seq) = (read.try_get("tag_pending")?, read.try_get("called_seq")?);
     Ok(quiet_secs.map(|seconds| {
         let quiet = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::ZERO);
-        OpenHandoff { quiet, tag_pending }
+        OpenHandoff { quiet, tag_pending, called_seq }
     }))
 }
 
