@@ -138,3 +138,49 @@ fn character_codes(text: &str, radix: u32) -> Option<String> {
     let letters: String = codes.filter(|code| matches!(code, b' '..=b'~')).map(char::from).collect();
     (letters.len() >= FEWEST_CODES).then_some(letters)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How one byte is written.
+    type Form = fn(u8) -> String;
+
+    /// 01 section 17: encodings that are looked for only where there may be some are found at their shortest.
+    #[test]
+    fn the_shortest_encodings_are_found() {
+        let text = "operating rules security";
+        assert_eq!(text.len(), FEWEST_CODES);
+        let forms: [(Form, &str); 11] = [
+            (|byte| format!("{byte:02x}"), ""),
+            (|byte| format!("{byte:02X}"), " "),
+            (|byte| format!("\\x{byte:02x}"), ""),
+            (|byte| format!("%{byte:02X}"), ""),
+            (|byte| format!("0x{byte:02x}"), ", "),
+            (|byte| format!("&#x{byte:x};"), ""),
+            (|byte| format!("\\u{byte:04x}"), ""),
+            (|byte| format!("U+{byte:04X}"), "-"),
+            (|byte| format!("{byte}"), " "),
+            (|byte| format!("{byte:o}"), "-"),
+            (|byte| format!("&#{byte};"), ""),
+        ];
+        for (form, between) in forms {
+            let encoded = text.bytes().map(form).collect::<Vec<_>>().join(between);
+            for shown in [encoded.clone(), format!("See this: {encoded}. Well?")] {
+                assert!(all(&shown).iter().any(|found| found == text), "{shown}");
+            }
+        }
+    }
+
+    /// 01 section 17: what words decode to is no text; three broken characters in ten are the most.
+    #[test]
+    fn a_decoded_text_is_mostly_legible() {
+        let bytes = |broken: usize| [vec![0xff; broken], vec![b'a'; 30 - broken]].concat();
+        assert!(as_text(&bytes(9)).is_some_and(|text| text.chars().count() == 30));
+        assert_eq!(as_text(&bytes(10)), None);
+        assert_eq!(as_text(&[1; 30]), None);
+        assert!(as_text("\u{fffd}\u{fffd}é\n\taaaaaaaaaaaaaaaaaaaaa".as_bytes()).is_some());
+        assert_eq!(as_text(&[b'a'; FEWEST_CODES - 1]), None);
+        assert_eq!(as_text(b"a\0".repeat(FEWEST_CODES).as_slice()), Some("a".repeat(FEWEST_CODES)));
+    }
+}
