@@ -9,7 +9,7 @@ use std::time::Duration;
 use jiff::{Timestamp, tz::TimeZone};
 use rust_decimal::Decimal;
 use serde::Deserialize;
-use tokio_postgres::types::ToSql;
+use tokio_postgres::types::{Json, ToSql};
 use tokio_postgres::{Row, Statement};
 use uuid::Uuid;
 
@@ -404,9 +404,9 @@ async fn fly(lease: &Lease, values: &Values<'_>) -> Result<(Option<Row>, Option<
 
 /// The column `history` of a row; empty when the turn may not read it.
 pub(super) fn history_of(row: &Row) -> Result<Vec<HistoryRow>, StoreError> {
-    let rows: Option<serde_json::Value> = row.try_get("history")?;
-    let Some(rows) = rows else { return Ok(Vec::new()) };
-    serde_json::from_value(rows).map_err(|_| StoreError::Unexpected { what: "turns" })
+    let rows: Result<Option<Json<Vec<HistoryRow>>>, _> = row.try_get("history");
+    let rows = rows.map_err(|_| StoreError::Unexpected { what: "turns" })?;
+    Ok(rows.map(|Json(rows)| rows).unwrap_or_default())
 }
 
 /// The column `binding` of a row.
