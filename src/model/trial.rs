@@ -17,6 +17,7 @@ use super::port::{
 use super::pricing::Prices;
 use super::registry::{self, LoneModel, RegistryError};
 use super::reply::{self, Bounds, Reply};
+use super::slots::Place;
 use super::spent::{Bill, Spent};
 use crate::config::{ModelName, ModelSettings};
 use crate::domain::Provider;
@@ -196,6 +197,7 @@ impl TrialModel {
             reasoning_effort: self.settings.reasoning_effort,
             meter: meter.clone(),
             retry_within: Some(limit),
+            place: Place::default(),
         }
     }
 }
