@@ -186,7 +186,7 @@ impl TrialModel {
     }
 
     fn request(&self, trial: Trial, limit: Duration, meter: &Meter) -> ModelRequest {
-        let takes_temperature = takes_temperature(&self.name.as_string());
+        let takes_temperature = takes_temperature(&self.name);
         ModelRequest {
             system: SYSTEM.into(),
             messages: self.messages(trial),
