@@ -3,7 +3,6 @@
 use genai::chat::{
     CacheControl, ChatOptions, ChatRequest, JsonSpec, ReasoningEffort as Effort, Tool, ToolChoice,
 };
-
 use serde_json::json;
 
 use super::capability::Capabilities;
