@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::action::{Action, FlowOrigin};
 use super::counters::COUNTERS;
-use super::failure::{Failure, cut, failure_of};
+use super::failure::{Failure, NOT_ATTEMPTED, cut, failure_of};
 use super::record::{Entry, Status};
 use crate::domain::{ContactText, ConversationId, ProcessId, Stage, SubscriberId};
 use crate::manychat::{self, Gate, Priority};
@@ -226,7 +226,7 @@ impl Performer {
             }
             // Its turn at ManyChat never came.
             None => {
-                let error = result.err().map_or_else(|| "not attempted".to_owned(), |failure| failure.text);
+                let error = result.err().map_or_else(|| NOT_ATTEMPTED.to_owned(), |failure| failure.text);
                 let entry = failed(action, &error);
                 Tried::Stopped(Stopped::NotNow, entry)
             }

@@ -40,7 +40,7 @@ impl DeliveryClient for Account {
                     status: 429,
                     code: None,
                     said: crate::manychat::Said::default(),
-                    retry_after: Some(Duration::from_secs(5)),
+                    retry_after: Some(seconds_in(&what)),
                 }),
                 Some("info") => {
                     Ok(Answer::Contact(ContactInfo { tags: vec!["tag".into()], fields: Vec::new() }))
@@ -49,6 +49,12 @@ impl DeliveryClient for Account {
             }
         })
     }
+}
+
+/// The number before the last word, for how long a busy account asks to wait: `12 busy`; otherwise 5.
+fn seconds_in(what: &str) -> Duration {
+    let asked = what.rsplit(' ').nth(1).and_then(|word| word.parse().ok());
+    Duration::from_secs(asked.unwrap_or(5))
 }
 
 fn described(command: &Command) -> String {
@@ -261,6 +267,33 @@ fn too_many_calls_pause_everything() {
         assert_eq!(stage.tag("2", "t").await, Ok(()));
         assert_eq!(stage.calls(), called(&[(0, "1 add busy"), (5000, "2 add t")]));
         assert_eq!(*stage.rate.pushed.lock().unwrap(), [Duration::from_secs(5)]);
+    });
+}
+
+/// GAP-DL-7, GAP-DL-8: in a pause that outlasts their time, calls inside a request end at once, as not started and in words of
+/// their own; what is behind a reply waits and is made.
+#[test]
+fn a_call_inside_a_request_does_not_wait_for_a_long_pause() {
+    on_stage(Duration::ZERO, Alone::default(), |stage| async move {
+        let limits = [Duration::from_secs(12), Duration::from_secs(4)];
+        for (number, pause) in (0_u32..).zip(limits) {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            let begun = tokio::time::Instant::now();
+            let _ = stage.tag(&number.to_string(), &format!("{} busy", pause.as_secs())).await;
+            let behind = stage.text("9", "behind a reply");
+            let (who, flow) = (contact("7"), Action::SendFlow { flow_ns: "x".into() });
+            let paused = ManyChatError::NotStarted { reason: Unstarted::Paused };
+            let read = stage.handle.read_contact(&who, Duration::from_millis(1500)).await;
+            assert_eq!(read, Err(paused.clone()));
+            let sent = stage.handle.perform(&who, flow, Priority::InRequest).await;
+            let long = pause > Duration::from_secs(10);
+            assert_eq!(sent, if long { Err(paused) } else { Ok(()) });
+            assert_eq!(begun.elapsed() < Duration::from_secs(1), long, "{:?}", begun.elapsed());
+            assert_eq!(behind.await.unwrap(), Ok(()));
+            assert!(begun.elapsed() >= pause);
+        }
+        assert!(stage.calls().iter().all(|(_, call)| !call.ends_with("info")));
+        assert_eq!(stage.handle.open(), 0);
     });
 }
 
