@@ -164,7 +164,8 @@ async fn what_was_tried_of_staged_actions_comes_with_them() {
     let fixture = Fixture::new().await;
     acted(&fixture, Some(json!([{ "tool": "add_tag", "id": "a", "status": "staged" }])), None).await;
     let sql = "insert into rs_attempts (turn_id, action, conversation_id, process_id, entry, finished_at, outcome, error)
-               select id, number, conversation_id, gen_random_uuid(), jsonb_build_object('id', number), ended, outcome, error
+               select id, number, conversation_id, gen_random_uuid(), jsonb_build_object('id', number), tried.ended,
+                      tried.outcome, tried.error
                from turns, (values (9, now(), 'failed', 'no'), (0, now(), 'performed', null), (8, null, null, null))
                  as tried(number, ended, outcome, error)
                where actions <> '[]'";

@@ -1,6 +1,6 @@
 //! Beginning an attempt: whose it is, and what other turns of the contact have to say to it. The parameters: $1 turn,
-//! $2 process, $3 entry, $4 values behind the one it writes, $5 whether it sends a flow that goes out once or an event, $6 number,
-//! $7 whether it claims the opening, $8 whether it is begun again.
+//! $2 process, $3 entry, $4 values behind the one it writes, $5 whether it sends an event or a flow that goes out once,
+//! $6 number, $7 whether it claims the opening, $8 whether it is begun again.
 
 /// True while an earlier turn of the contact has open actions, or a reply with actions that was handed over and is not yet
 /// confirmed (STAGE-6). Where nothing moves for ten minutes, nobody waits any longer. `$turn` is an agent's row.
