@@ -173,6 +173,7 @@ fn known(contact: Option<&Contact>) -> Known {
         intent: contact.intent,
         offering: contact.offering.clone(),
         opening_spent: !contact.opening_due,
+        ..Known::default()
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::super::contact_reach::TurnPlace;
 use super::super::reach::{ActionNumber, Reach};
-use super::super::test_support::Kept;
+use super::super::test_support::{Kept, shop, tenant};
 use super::*;
 use crate::domain::{AgentRowId, Redacted};
 use crate::manychat::{Answer, Letter, LostBy, ManyChatError, Said, Unstarted};
@@ -33,7 +33,10 @@ impl Bench {
         let made = Arc::new(Mutex::new(Vec::new()));
         let queued = Arc::new(AtomicUsize::new(0));
         let manychat = answering(script, Arc::clone(&made), Arc::clone(&queued));
-        let performer = Performer { database: acting.database.clone(), manychat };
+        let mut tools = shop();
+        tools.fields.iter_mut().filter(|field| field.funnel).for_each(|field| field.id = "stage".to_owned());
+        let marks = Marks::of(tenant(tools));
+        let performer = Performer { database: acting.database.clone(), manychat, marks };
         Self { performer, acting, made, queued }
     }
 
@@ -348,6 +351,7 @@ async fn a_write_that_waits_for_anothers_takes_no_place_at_manychat() {
         process: open.process,
         under: Under::Turn(bench.acting.turn),
         once: Arc::default(),
+        marks: bench.performer.marks.clone(),
     };
     let attempt = attempt_of(&place, PER_ACTION, &action);
     for _ in 0..3 {

@@ -54,6 +54,7 @@ mod raw_http;
 mod recovery;
 mod rooms;
 mod safeguards;
+mod staged;
 mod surface;
 mod tokens;
 mod two_processes;
