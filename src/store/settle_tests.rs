@@ -235,7 +235,7 @@ async fn a_short_reply_leaves_the_outbox_alone() {
 }
 
 /// What a worker with this many seconds until death would claim now.
-async fn claimed(fixture: &Fixture) -> Vec<Vec<String>> {
+pub(in crate::store) async fn claimed(fixture: &Fixture) -> Vec<Vec<String>> {
     let claimant = Claimant {
         tenant: TenantId::new("test").unwrap(),
         process: ProcessId::fresh(),
