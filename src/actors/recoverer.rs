@@ -130,8 +130,8 @@ impl Recoverer {
 
     async fn take_actions(&self) -> Result<(), StoreError> {
         let (context, settings) = (&self.late.context, &self.late.context.settings);
-        let dead = settings.process_dead.as_secs_f64();
-        for (row, _) in actions::orphaned(&context.database, &settings.tenant, dead).await? {
+        let (process, dead) = (context.pulse.process(), settings.process_dead.as_secs_f64());
+        for (row, _) in actions::orphaned(&context.database, &settings.tenant, process, dead).await? {
             if let Some(at_work) = self.begin(*row.as_uuid()) {
                 let late = self.late.clone();
                 self.spawn(at_work, async move { late.act_for_the_dead(row).await });
@@ -142,13 +142,13 @@ impl Recoverer {
 
     async fn take_messages(&self) -> Result<(), StoreError> {
         let (context, settings) = (&self.late.context, &self.late.context.settings);
-        let dead = settings.process_dead.as_secs_f64();
+        let (process, dead) = (context.pulse.process(), settings.process_dead.as_secs_f64());
         let known = self.places().tried();
         let free = self.places().free();
         let most = i64::try_from(free).unwrap_or(i64::MAX);
         let contacts = match free {
             0 => Vec::new(),
-            _ => inbox::orphaned(&context.database, &settings.tenant, dead, &known, most).await?,
+            _ => inbox::orphaned(&context.database, &settings.tenant, process, dead, &known, most).await?,
         };
         if contacts.len() >= free {
             self.places().expect_more();
@@ -210,7 +210,7 @@ impl Recoverer {
     async fn search(&self, left: Left, most: usize) -> Result<Vec<Orphan>, StoreError> {
         let (context, known) = (&self.late.context, self.places().tried());
         let (tenant, dead_secs) = (&context.settings.tenant, context.settings.process_dead.as_secs_f64());
-        let search = Search { left, tenant, dead_secs, known: &known, most };
+        let search = Search { left, tenant, process: context.pulse.process(), dead_secs, known: &known, most };
         orphans::find(&context.database, &search).await
     }
 

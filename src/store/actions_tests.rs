@@ -206,7 +206,7 @@ async fn actions_of_the_dead_are_taken_over_once() {
     processes::enter(&fixture.client, fixture.process, &tenant, 20.0).await.unwrap();
     let database = &fixture.database;
     assert!(take_over(database, row, &tenant, other, 60.0).await.unwrap().is_none());
-    assert!(orphaned(database, &tenant, 60.0).await.unwrap().is_empty());
+    assert!(orphaned(database, &tenant, other, 60.0).await.unwrap().is_empty());
     let sql = format!(
         "update rs_processes set beat_at = now() - interval '2 minutes';
          insert into rs_attempts (turn_id, action, conversation_id, process_id, entry, finished_at, outcome, error)
@@ -215,7 +215,7 @@ async fn actions_of_the_dead_are_taken_over_once() {
          from rs_actions, unnest(array[0, 8]) n where turn_id = '{row}'"
     );
     fixture.client.batch_execute(&sql).await.unwrap();
-    assert_eq!(orphaned(database, &tenant, 60.0).await.unwrap()[0].0, row);
+    assert_eq!(orphaned(database, &tenant, other, 60.0).await.unwrap()[0].0, row);
     let taken = take_over(database, row, &tenant, other, 60.0).await.unwrap().unwrap();
     assert_eq!((taken.process, taken.outrun), (other, false));
     let numbers: Vec<i32> = taken.attempted.iter().map(|(number, _)| *number).collect();

@@ -15,19 +15,22 @@ use self::statements::{
 };
 use super::actions::{OpenActions, opened_of};
 use super::open::back;
+use super::processes::dead;
 use super::{Database, StoreError};
 use crate::domain::{ConversationId, ProcessId, Redacted, SubscriberId, TenantId};
 
 /// Whether nobody works on the row `o` any longer although it is `delivering`: a dead process holds it, or its lease has
-/// ended.
+/// ended. $3 asks, $5 makes dead.
 macro_rules! let_go {
     () => {
-        "(o.rs_process_id is null and o.rs_lease_until <= now()
+        concat!(
+            "(o.rs_process_id is null and o.rs_lease_until <= now()
              and o.rs_lease_until - interval '15 minutes' >= o.next_attempt_at
           or o.rs_process_id is not null
-             and (o.rs_lease_until <= now()
-               or not exists (select 1 from rs_processes p where p.id = o.rs_process_id
-                              and p.beat_at > statement_timestamp() - make_interval(secs => $5))))"
+             and (o.rs_lease_until <= now() or ",
+            dead!("o.rs_process_id", own: "$3", after: "$5"),
+            "))"
+        )
     };
 }
 
