@@ -121,11 +121,13 @@ impl Recoverer {
 
     /// A step that fails stops none of the others.
     async fn recover(&self) -> Result<(), StoreError> {
+        let context = &self.late.context;
+        let pulled = processes::pull_back(&context.database, &context.settings.tenant).await.map(|_| ());
         let said = self.hand_on_replies().await;
         let ran = self.run_turns().await;
         let acted = self.take_actions().await;
         let answered = self.take_messages().await;
-        said.and(ran).and(acted).and(answered)
+        pulled.and(said).and(ran).and(acted).and(answered)
     }
 
     async fn take_actions(&self) -> Result<(), StoreError> {

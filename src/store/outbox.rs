@@ -55,7 +55,7 @@ pub struct Claim {
     pub sent: usize,
     /// How long the reply has existed, or since an operator gave it a fresh window.
     pub age: Duration,
-    /// How long to wait before the first text, so that the contact's texts keep their distance.
+    /// How long to wait before the first text, so that the contact's texts keep their distance; never longer than that.
     pub pause: Duration,
     /// The contact wrote too long ago for the channel to take a reply: send nothing, give it up (ARC-46).
     pub unreachable: bool,
@@ -151,7 +151,7 @@ pub async fn claim(
     let mut claimed = Claimed::default();
     for row in &rows {
         match row.try_get("kind")? {
-            "reply" => claimed.replies.push(claim_of(row, claimant.process)?),
+            "reply" => claimed.replies.push(claim_of(row, claimant)?),
             _ => claimed.tokens.push(token_claim_of(row, claimant.process)?),
         }
     }
@@ -174,12 +174,14 @@ fn token_claim_of(row: &Row, process: ProcessId) -> Result<TokenClaim, StoreErro
     })
 }
 
-fn claim_of(row: &Row, process: ProcessId) -> Result<Claim, StoreError> {
+fn claim_of(row: &Row, claimant: &Claimant) -> Result<Claim, StoreError> {
     let payload: Value = row.try_get("payload")?;
     let sent: i32 = row.try_get("sent")?;
     let conversation: Option<Uuid> = row.try_get("conversation_id")?;
+    // The distance alone may be waited for, whatever a clock that was set back says (ARC-42).
+    let pause = seconds(row.try_get::<_, Option<f64>>("pause")?.unwrap_or(0.0)).min(claimant.gap);
     Ok(Claim {
-        process,
+        process: claimant.process,
         id: row.try_get("id")?,
         subscriber: SubscriberId::stored(row.try_get("subscriber_id")?),
         conversation: conversation.map(ConversationId::from),
@@ -187,7 +189,7 @@ fn claim_of(row: &Row, process: ProcessId) -> Result<Claim, StoreError> {
         attempt: row.try_get("attempts")?,
         sent: usize::try_from(sent).unwrap_or(0),
         age: seconds(row.try_get("age")?),
-        pause: seconds(row.try_get::<_, Option<f64>>("pause")?.unwrap_or(0.0)),
+        pause,
         unreachable: row.try_get("unreachable")?,
     })
 }

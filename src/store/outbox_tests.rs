@@ -372,3 +372,27 @@ async fn a_look_reads_the_backlog_once() {
     assert_eq!(root["Actual Rows"].as_f64(), Some(20.0));
     assert!(pages < 3000, "{pages} pages for 2000 rows that wait");
 }
+
+/// ARC-42, PACE-2: a distance from before the clock was set back is waited for no longer than a distance is.
+#[tokio::test]
+async fn a_pause_is_never_longer_than_the_distance() {
+    let bench = Bench::new().await;
+    let me = bench.claimant().await;
+    bench.queue("1", "text", -1.0).await;
+    let sql = "update rs_lanes set next_text_at = now() + interval '1 hour'";
+    bench.client.batch_execute(sql).await.unwrap();
+    assert_eq!(bench.claim(&me, 10).await[0].pause, me.gap);
+}
+
+/// ARC-42, GAP-DL-8: what is due later than anything may ask for was dated before the clock was set back, and is due now.
+#[tokio::test]
+async fn no_reply_waits_for_a_clock_that_was_set_back() {
+    let bench = Bench::new().await;
+    let me = bench.claimant().await;
+    let stuck = bench.queue("1", "stuck", 26.0 * 3600.0).await;
+    bench.queue("2", "asked for", 3600.0).await;
+    let due = next_due(&bench.database, &me.tenant, true).await.unwrap();
+    assert!(due.is_some_and(|due| due < Duration::from_secs(1)), "{due:?}");
+    let claims = bench.claim(&me, 10).await;
+    assert_eq!(claims.iter().map(|claim| claim.id).collect::<Vec<_>>(), [stuck]);
+}

@@ -106,6 +106,26 @@ pub async fn leave(client: &Client, process: ProcessId) -> Result<(), StoreError
     Ok(())
 }
 
+/// Rows that somebody is about to renew are left to them. A second is no step: who asks may be that much behind.
+const PULL_BACK: &str = "
+    update rs_processes set beat_at = clock_timestamp()
+    where id in (select id from rs_processes
+                 where tenant_id = $1 and beat_at > clock_timestamp() + interval '1 second'
+                 order by id for update skip locked)";
+
+/// Dates beats of the future now: the clock has been set back since, and a process that is dead would count as alive for as
+/// long, with all that it held (ARC-42). From now on it has as long as everybody.
+///
+/// # Errors
+/// When the database does not answer: call again.
+pub async fn pull_back(database: &Database, tenant: &TenantId) -> Result<u64, StoreError> {
+    let lease = database.lease().await?;
+    let statement = lease.prepared(PULL_BACK).await?;
+    let pulled = lease.client()?.execute(&statement, &[&tenant.as_str()]).await?;
+    lease.give_back();
+    Ok(pulled)
+}
+
 /// Everybody reads a row that is gone as one that has been silent for too long, so nothing that refers to it changes.
 const FORGET: &str = "
     delete from rs_processes where tenant_id = $1 and beat_at < clock_timestamp() - interval '1 day'";
@@ -157,6 +177,26 @@ mod tests {
         assert_eq!(client.query_one(old, &[]).await.unwrap().get::<_, i64>(0), 1, "the row stays as old");
         leave(&client, process).await.unwrap();
         assert_eq!(beat(&client, process, DEAD).await.unwrap(), Beat::Dead, "nor is it made anew");
+    }
+
+    /// ARC-42, ARC-44: a beat of the future, from before the clock was set back, makes nobody immortal.
+    #[tokio::test]
+    async fn a_beat_of_the_future_is_pulled_back() {
+        let server = TestServer::database().unwrap();
+        let client = server.connect().await.unwrap();
+        let database =
+            Database::new(server.config().clone().into(), Handle::current(), PoolLimits::default()).unwrap();
+        let rows = "insert into rs_processes (id, tenant_id, beat_at) values
+            (gen_random_uuid(), 't', now() + interval '1 hour'),
+            (gen_random_uuid(), 't', now() - interval '5 seconds'),
+            (gen_random_uuid(), 'other', now() + interval '1 hour')";
+        client.batch_execute(rows).await.unwrap();
+        let tenant = TenantId::new("t").unwrap();
+        assert_eq!(pull_back(&database, &tenant).await.unwrap(), 1);
+        let sql = "select count(*) from rs_processes
+                   where tenant_id = 't' and beat_at between now() - interval '8 seconds' and clock_timestamp()";
+        assert_eq!(client.query_one(sql, &[]).await.unwrap().get::<_, i64>(0), 2);
+        assert_eq!(pull_back(&database, &tenant).await.unwrap(), 0);
     }
 
     /// ARC-44: the list of processes does not grow with every crash; whoever has beaten within a day stays on it.

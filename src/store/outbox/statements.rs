@@ -1,12 +1,28 @@
 //! The statements of the outbox. $1 to $3 of those that write about a claim are its fence.
 
+/// When the row `$row` is due. Nothing legitimate waits for longer than the hour that a `Retry-After` can ask for: what is due
+/// later was dated before the clock was set back, and would silence its contact for as long (ARC-42). It is due now.
+macro_rules! due_at {
+    ($row:literal) => {
+        concat!(
+            "(case when ",
+            $row,
+            ".next_attempt_at > now() + interval '70 minutes' then now() else ",
+            $row,
+            ".next_attempt_at end)"
+        )
+    };
+}
+
 /// Whether the row `o` can be claimed: it is due, or whoever claimed it has let it go; then it is taken over, and the
 /// attempt counts (GAP-DL-1). The first condition follows from the second: it is the one that an index answers.
 macro_rules! claimable {
     () => {
         concat!(
             "(o.status in ('pending', 'delivering')
-        and (o.status = 'pending' and o.next_attempt_at <= now() or o.status = 'delivering' and ",
+        and (o.status = 'pending' and ",
+            due_at!("o"),
+            " <= now() or o.status = 'delivering' and ",
             let_go!(),
             "))"
         )
@@ -44,7 +60,9 @@ macro_rules! ready {
       select distinct on (w.subscriber_id collate \"C\") w.*
       from waiting w order by w.subscriber_id collate \"C\", w.place, w.created_at),
     ready as materialized (
-      select h.id, h.next_attempt_at, h.place
+      select h.id, ",
+            due_at!("h"),
+            " as next_attempt_at, h.place
       from heads h
       where not exists (select 1 from waiting u where u.under_way and u.subscriber_id = h.subscriber_id)
         and not exists (select 1 from said s where s.conversation_id = h.conversation_id
@@ -116,7 +134,9 @@ pub(super) const NEXT_DUE: &str = concat!(
     "
     select extract(epoch from least(
       (select min(r.next_attempt_at) from ready r),
-      (select min(o.next_attempt_at) from outbox o
+      (select min(",
+    due_at!("o"),
+    ") from outbox o
        where o.tenant_id = $1 and o.kind = 'contact_token' and o.status = 'pending' and $2)
     ) - clock_timestamp())::float8 as due"
 );
