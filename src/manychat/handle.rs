@@ -16,6 +16,7 @@ use super::error::{LostBy, ManyChatError, Unstarted};
 use super::request::{Action, Answer, ContactInfo, Priority, Request};
 use super::wire::Endpoint;
 use crate::domain::{ContactText, Redacted, SubscriberId};
+use crate::store::Pulse;
 
 /// Most orders that may be open at once in a process (ARC-23): more than ten minutes of work at ManyChat's rate.
 const MOST_OPEN: usize = 10_000;
@@ -26,6 +27,7 @@ pub struct Handle {
     letters: mpsc::UnboundedSender<Letter>,
     open: Arc<AtomicUsize>,
     next: Arc<AtomicU64>,
+    pulse: Pulse,
 }
 
 /// Where the actor takes orders out. It outlives an actor that fails, so that its successor finds them.
@@ -88,6 +90,8 @@ pub struct Order {
     pub slot: AnswerSlot,
     /// What has to be done before the first call.
     pub gate: Option<Gate>,
+    /// The process's unbroken life when it was asked for: after a silence others may have done it (ARC-44).
+    pub life: u64,
 }
 
 /// The place for one answer. Dropped without one, it tells the caller truthfully what is known.
@@ -99,13 +103,19 @@ pub struct AnswerSlot {
     open: Arc<AtomicUsize>,
 }
 
-/// A fresh handle and the other end of its channel.
+/// A fresh handle and the other end of its channel. What is asked for is marked with the life that `pulse` then has (ARC-44).
 #[must_use]
-pub fn channel() -> (Handle, Orders) {
+pub fn channel_of(pulse: Pulse) -> (Handle, Orders) {
     let (sender, letters) = mpsc::unbounded_channel();
-    let handle =
-        Handle { letters: sender, open: Arc::new(AtomicUsize::new(0)), next: Arc::new(AtomicU64::new(0)) };
+    let (open, next) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicU64::new(0)));
+    let handle = Handle { letters: sender, open, next, pulse };
     (handle, Orders { letters })
+}
+
+/// The same for a test in which no process falls silent.
+#[cfg(test)]
+pub fn channel() -> (Handle, Orders) {
+    channel_of(Pulse::new(crate::domain::ProcessId::fresh(), Duration::from_secs(20)))
 }
 
 impl Handle {
@@ -219,6 +229,8 @@ impl Handle {
     }
 
     fn place(&self, request: Request, gate: Option<Gate>) -> Result<Ticket, ManyChatError> {
+        // Not when the actor takes the letter: the machine may stand still in between (ARC-44).
+        let life = self.pulse.life();
         let not_started = |reason| ManyChatError::NotStarted { reason };
         if self.open() >= MOST_OPEN {
             return Err(not_started(Unstarted::QueueFull));
@@ -235,7 +247,7 @@ impl Handle {
             open: Arc::clone(&self.open),
         };
         // A letter that cannot be sent is dropped, and its slot with it.
-        let sent = self.letters.send(Letter::Place(Order { id, request, slot, gate }));
+        let sent = self.letters.send(Letter::Place(Order { id, request, slot, gate, life }));
         sent.map_err(|_| not_started(Unstarted::Stopped))?;
         Ok(Ticket { id, answer, started, endpoint, letters: self.letters.clone(), answered: false })
     }
