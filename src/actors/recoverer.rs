@@ -168,6 +168,10 @@ impl Recoverer {
     async fn hand_on_replies(&self) -> Result<(), StoreError> {
         loop {
             let orphans = self.search(Left::Said, MOST_SAID).await?;
+            // The search may have waited long; what a silent process takes is anybody's (ARC-44).
+            if !self.late.context.pulse.may_judge() {
+                return Ok(());
+            }
             for Orphan { turn, conversation, queued } in orphans.iter().copied() {
                 if !self.places().hand_on(*turn.as_uuid(), Instant::now()) {
                     return Ok(());
@@ -212,7 +216,8 @@ impl Recoverer {
     async fn search(&self, left: Left, most: usize) -> Result<Vec<Orphan>, StoreError> {
         let (context, known) = (&self.late.context, self.places().tried());
         let (tenant, dead_secs) = (&context.settings.tenant, context.settings.process_dead.as_secs_f64());
-        let search = Search { left, tenant, process: context.pulse.process(), dead_secs, known: &known, most };
+        let search =
+            Search { left, tenant, process: context.pulse.process(), dead_secs, known: &known, most };
         orphans::find(&context.database, &search).await
     }
 

@@ -100,7 +100,7 @@ async fn a_queued_reply_takes_its_actions_along() {
     owed::queue(&fixture.database, turn).await.unwrap();
     assert!(fixture.confirmed(turn).await.opened.is_empty());
     let claimant = claimant(&fixture).await;
-    let claim = outbox::claim(&fixture.database, &claimant, 1, 1, jiff::Timestamp::now())
+    let claim = outbox::claim(&fixture.database, || Some(claimant.clone()), 1, 1, jiff::Timestamp::now())
         .await
         .unwrap()
         .replies
@@ -118,7 +118,7 @@ async fn actions_of_a_long_reply_travel_with_its_rest() {
     let (turn, _) = settled(&fixture, false, Some("rest")).await;
     assert!(fixture.confirmed(turn).await.opened.is_empty());
     let claimant = claimant(&fixture).await;
-    let claim = outbox::claim(&fixture.database, &claimant, 1, 1, jiff::Timestamp::now())
+    let claim = outbox::claim(&fixture.database, || Some(claimant.clone()), 1, 1, jiff::Timestamp::now())
         .await
         .unwrap()
         .replies
@@ -132,7 +132,7 @@ async fn a_dead_letter_drops_its_actions() {
     let fixture = Fixture::new().await;
     let (_, row) = settled(&fixture, true, None).await;
     let claimant = claimant(&fixture).await;
-    let claim = outbox::claim(&fixture.database, &claimant, 1, 1, jiff::Timestamp::now())
+    let claim = outbox::claim(&fixture.database, || Some(claimant.clone()), 1, 1, jiff::Timestamp::now())
         .await
         .unwrap()
         .replies

@@ -158,8 +158,7 @@ pub async fn orphaned(
 ) -> Result<Vec<OrphanedContact>, StoreError> {
     let lease = database.lease().await?;
     let statement = lease.prepared(ORPHANED).await?;
-    let values: &[&(dyn ToSql + Sync)] = 
-        &[&tenant.as_str(), &dead_secs, &most, &known, process.as_uuid()];
+    let values: &[&(dyn ToSql + Sync)] = &[&tenant.as_str(), &dead_secs, &most, &known, process.as_uuid()];
     let rows = lease.client()?.query(&statement, values).await?;
     lease.give_back();
     rows.iter()

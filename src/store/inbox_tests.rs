@@ -201,7 +201,8 @@ async fn a_contended_message_is_kept_by_its_own_open() {
 #[tokio::test]
 async fn messages_of_a_dead_process_are_found() {
     let bench = Bench::new().await;
-    let found = async || orphaned(&bench.database, &tenant(), bench.there, 60.0, &[], 10).await.unwrap().len();
+    let found =
+        async || orphaned(&bench.database, &tenant(), bench.there, 60.0, &[], 10).await.unwrap().len();
     bench.keep(bench.here, "right", &message("one")).await;
     bench.keep(ProcessId::fresh(), "right", &message("two")).await;
     assert_eq!(found().await, 0, "the first one is in living hands");

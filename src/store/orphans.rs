@@ -125,7 +125,8 @@ mod tests {
         client.batch_execute(sql).await.unwrap();
         let tenant = TenantId::new("t").unwrap();
         let process = ProcessId::fresh();
-        let search = |left, known, most| Search { left, tenant: &tenant, process, dead_secs: 20.0, known, most };
+        let search =
+            |left, known, most| Search { left, tenant: &tenant, process, dead_secs: 20.0, known, most };
         let found = find(&database, &search(Left::Said, &[], 100)).await.unwrap();
         assert_eq!(found.iter().map(|orphan| orphan.queued).collect::<Vec<_>>(), [false, true]);
         let first = find(&database, &search(Left::Running, &[], 30)).await.unwrap();

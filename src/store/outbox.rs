@@ -129,19 +129,25 @@ pub struct Claimed {
 /// Hours after a contact's last message in which the channel takes replies (QUIET-3).
 const WINDOW_HOURS: i64 = 24;
 
-/// Claims up to `most` due replies and up to `most_tokens` due token rows. `now` is business time (ARC-50).
+/// Claims up to `most` due replies and up to `most_tokens` due token rows. `now` is business time (ARC-50). `claimant` is asked
+/// when the connection is had: the wait for it can be long, and the process may have fallen silent meanwhile (ARC-44). `None`:
+/// nothing is claimed.
 ///
 /// # Errors
 /// When the database does not answer; a claim that was made all the same ends with its lease.
 pub async fn claim(
     database: &Database,
-    claimant: &Claimant,
+    claimant: impl FnOnce() -> Option<Claimant>,
     most: i64,
     most_tokens: i64,
     now: Timestamp,
 ) -> Result<Claimed, StoreError> {
     let lease = database.lease().await?;
     let statement = lease.prepared(CLAIM).await?;
+    let Some(claimant) = claimant() else {
+        lease.give_back();
+        return Ok(Claimed::default());
+    };
     let (seconds, dead) = (claimant.lease.as_secs_f64(), claimant.dead.as_secs_f64());
     let (tenant, since) = (claimant.tenant.as_str(), back(now, WINDOW_HOURS));
     let values: &[&(dyn ToSql + Sync)] =
@@ -151,7 +157,7 @@ pub async fn claim(
     let mut claimed = Claimed::default();
     for row in &rows {
         match row.try_get("kind")? {
-            "reply" => claimed.replies.push(claim_of(row, claimant)?),
+            "reply" => claimed.replies.push(claim_of(row, &claimant)?),
             _ => claimed.tokens.push(token_claim_of(row, claimant.process)?),
         }
     }

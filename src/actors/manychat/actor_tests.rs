@@ -10,7 +10,9 @@ use crate::actors::manychat::service::{Delivery, ManyChat};
 use crate::actors::manychat::shared_rate::SharedRate;
 use crate::actors::supervised::Restarts;
 use crate::domain::{ContactText, Redacted, SubscriberId};
-use crate::manychat::{Call, Class, Command, ContactInfo, DeliveryClient, Handle, Names, Priority, channel_of};
+use crate::manychat::{
+    Call, Class, Command, ContactInfo, DeliveryClient, Handle, Names, Priority, channel_of,
+};
 use crate::store::{Pulse, boot_clock_ms};
 
 const GAP: Duration = Duration::from_secs(2);
