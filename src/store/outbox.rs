@@ -15,7 +15,6 @@ use self::statements::{
 };
 use super::actions::{OpenActions, opened_of};
 use super::open::back;
-use super::processes::dead;
 use super::{Database, StoreError};
 use crate::domain::{ConversationId, ProcessId, Redacted, SubscriberId, TenantId};
 

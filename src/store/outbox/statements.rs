@@ -1,5 +1,7 @@
 //! The statements of the outbox. $1 to $3 of those that write about a claim are its fence.
 
+use crate::store::processes::dead;
+
 /// When the row `$row` is due. Nothing legitimate waits for longer than the hour that a `Retry-After` can ask for: what is due
 /// later was dated before the clock was set back, and would silence its contact for as long (ARC-42). It is due now.
 macro_rules! due_at {
