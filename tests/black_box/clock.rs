@@ -42,7 +42,8 @@ async fn a_step_forward_makes_a_living_process_dead_to_nobody() {
     queue(&app, BEN, &["one", "two", "three", "four"]).await;
     stub.await_call(SET_FIELD).await;
     app.run("update rs_processes set beat_at = beat_at - interval '25 seconds'").await;
-    app.await_that("select 1 from outbox where status = 'delivered'", |rows| rows.len() == 2).await;
+    let delivered = "select 1 from outbox where kind = 'reply' and status = 'delivered'";
+    app.await_that(delivered, |rows| rows.len() == 2).await;
     let texts = ["one", "two", "three", "four"];
     assert_eq!(asked(&stub, BEN), texts.map(|text| [text, "play"]).concat());
     answered_once(&app).await;
