@@ -73,19 +73,19 @@ async fn a_look_from_before_a_silence_takes_nothing_over() {
     app.await_that("select 1 from rs_owed", <[_]>::is_empty).await;
     // From now on it may call others dead.
     tokio::time::sleep(DEAD_AFTER + Duration::from_secs(1)).await;
-    let left = "begin; lock table rs_owed in access exclusive mode;
+    app.run(
+        "begin; lock table rs_owed in access exclusive mode;
          insert into rs_owed (turn_id, conversation_id, tenant_id, process_id, status, binding, user_turn_ids, received_at,
                               said_at, payload)
            select gen_random_uuid(), id, 'test', gen_random_uuid(), 'said', 'bound', '{}', now(), now(),
-                  '{\"messages\": [\"reply\"]}' from conversations;
-         select pg_sleep(8); commit";
-    let stopped = async {
-        let waits = "select 1 from pg_stat_activity where wait_event_type = 'Lock' and query like '%o.status = ''said''%'
-                       and query like '%o.turn_id <> all%'";
-        app.await_rows(waits).await;
-        app.signal(libc::SIGSTOP);
-    };
-    tokio::join!(app.run(left), stopped);
+                  '{\"messages\": [\"reply\"]}' from conversations",
+    )
+    .await;
+    // It looks once a second, and waits for the table then.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    app.signal(libc::SIGSTOP);
+    tokio::time::sleep(DEAD_AFTER + Duration::from_secs(1)).await;
+    app.run("commit").await;
     app.signal(libc::SIGCONT);
     let taken = app.log_line("reply of a dead process taken over").await["time"].as_i64().unwrap();
     let renewed =
