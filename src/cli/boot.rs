@@ -213,7 +213,8 @@ pub(super) fn start_system(
     controls: Option<&Controls>,
 ) -> anyhow::Result<System> {
     let pool = Database::new(database.clone(), runtime.handle().clone(), PoolLimits::default())?;
-    let (handle, orders) = manychat::channel();
+    let pulse = Pulse::new(ProcessId::fresh(), settings.process_dead);
+    let (handle, orders) = manychat::channel_of(pulse.clone());
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let context = TurnContext {
         tokens: TokenWriter::new(pool.clone(), handle.clone(), runtime.handle().clone()),
@@ -223,7 +224,7 @@ pub(super) fn start_system(
             .by(&clock),
         manychat: handle.clone(),
         clock,
-        pulse: Pulse::new(ProcessId::fresh(), settings.process_dead),
+        pulse,
         freed: Arc::new(Freed::default()),
         said_today: telemetry::OncePerDay::default(),
         settings: TurnSettings::of(settings),

@@ -17,6 +17,7 @@ use super::error::{LostBy, ManyChatError, Unstarted};
 use super::request::{Action, Answer, ContactInfo, Priority, Request};
 use super::wire::Endpoint;
 use crate::domain::{ContactText, Redacted, SubscriberId};
+use crate::store::Pulse;
 
 /// Most orders that may be open at once in a process (ARC-23): more than ten minutes of work at ManyChat's rate.
 const MOST_OPEN: usize = 10_000;
@@ -27,6 +28,7 @@ pub struct Handle {
     letters: mpsc::UnboundedSender<Letter>,
     open: Arc<AtomicUsize>,
     next: Arc<AtomicU64>,
+    pulse: Pulse,
 }
 
 /// Where the actor takes orders out. It outlives an actor that fails, so that its successor finds them.
@@ -91,6 +93,8 @@ pub struct Order {
     pub gate: Option<Gate>,
     /// When its caller stops waiting; `None` in the background.
     pub until: Option<std::time::Instant>,
+    /// The process's unbroken life when it was asked for: after a silence others may have done it (ARC-44).
+    pub life: u64,
 }
 
 /// The place for one answer. Dropped without one, it tells the caller truthfully what is known.
@@ -127,13 +131,19 @@ impl Fate {
     }
 }
 
-/// A fresh handle and the other end of its channel.
+/// A fresh handle and the other end of its channel. What is asked for is marked with the life that `pulse` then has (ARC-44).
 #[must_use]
-pub fn channel() -> (Handle, Orders) {
+pub fn channel_of(pulse: Pulse) -> (Handle, Orders) {
     let (sender, letters) = mpsc::unbounded_channel();
-    let handle =
-        Handle { letters: sender, open: Arc::new(AtomicUsize::new(0)), next: Arc::new(AtomicU64::new(0)) };
+    let (open, next) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicU64::new(0)));
+    let handle = Handle { letters: sender, open, next, pulse };
     (handle, Orders { letters })
+}
+
+/// The same for a test in which no process falls silent.
+#[cfg(test)]
+pub fn channel() -> (Handle, Orders) {
+    channel_of(Pulse::new(crate::domain::ProcessId::fresh(), Duration::from_secs(20)))
 }
 
 impl Handle {
@@ -258,6 +268,8 @@ impl Handle {
         gate: Option<Gate>,
         until: Option<Instant>,
     ) -> Result<Ticket, ManyChatError> {
+        // Not when the actor takes the letter: the machine may stand still in between (ARC-44).
+        let life = self.pulse.life();
         let not_started = |reason| ManyChatError::NotStarted { reason };
         if self.open() >= MOST_OPEN {
             return Err(not_started(Unstarted::QueueFull));
@@ -275,7 +287,7 @@ impl Handle {
         };
         let until = until.map(Instant::into_std);
         // A letter that cannot be sent is dropped, and its slot with it.
-        let sent = self.letters.send(Letter::Place(Order { id, request, slot, gate, until }));
+        let sent = self.letters.send(Letter::Place(Order { id, request, slot, gate, until, life }));
         sent.map_err(|_| not_started(Unstarted::Stopped))?;
         Ok(Ticket { id, answer, fate, endpoint, letters: self.letters.clone(), answered: false })
     }

@@ -18,6 +18,7 @@ mod bad_input;
 mod browser;
 mod budgets;
 mod chaos;
+mod clock;
 mod commands;
 mod configuration;
 mod connections;

@@ -38,7 +38,7 @@ pub struct ManyChatActor {
 struct Open {
     request: Request,
     slot: AnswerSlot,
-    /// The process's unbroken life at its arrival.
+    /// The process's unbroken life when it was asked for.
     life: u64,
     /// What has to be done before its first call.
     gate: Option<Gate>,
@@ -77,9 +77,9 @@ impl ManyChatActor {
     }
 
     fn place(&mut self, order: Order, ctx: &mut Context<Self>) {
-        let Order { id, request, slot, gate, until } = order;
+        let Order { id, request, slot, gate, until, life } = order;
         let facts = Facts { until, ..facts_of(&request) };
-        let open = Open { request, slot, life: self.parts.pulse.life(), result: None, gate };
+        let open = Open { request, slot, life, result: None, gate };
         self.open.insert(id, open);
         self.feed(Event::Placed(id, facts), ctx);
     }

@@ -10,7 +10,9 @@ use crate::actors::manychat::service::{Delivery, ManyChat};
 use crate::actors::manychat::shared_rate::SharedRate;
 use crate::actors::supervised::Restarts;
 use crate::domain::{ContactText, Redacted, SubscriberId};
-use crate::manychat::{Call, Class, Command, ContactInfo, DeliveryClient, Handle, Names, Priority, channel};
+use crate::manychat::{
+    Call, Class, Command, ContactInfo, DeliveryClient, Handle, Names, Priority, channel_of,
+};
 use crate::store::{Pulse, boot_clock_ms};
 
 const GAP: Duration = Duration::from_secs(2);
@@ -96,12 +98,12 @@ struct Stage {
 
 impl Stage {
     fn new(latency: Duration, rate: Alone, place: Option<actix_rt::ArbiterHandle>) -> Self {
-        let (handle, orders) = channel();
+        let pulse = Pulse::new(crate::domain::ProcessId::fresh(), Duration::from_secs(20));
+        pulse.confirmed(boot_clock_ms());
+        let (handle, orders) = channel_of(pulse.clone());
         let begun = tokio::time::Instant::now();
         let account = Arc::new(Account { begun, calls: Mutex::default(), latency });
         let rate = Arc::new(rate);
-        let pulse = Pulse::new(crate::domain::ProcessId::fresh(), Duration::from_secs(20));
-        pulse.confirmed(boot_clock_ms());
         let delivery = Delivery {
             handle: handle.clone(),
             orders,
@@ -252,6 +254,12 @@ fn no_call_starts_while_others_may_take_the_process_for_dead() {
             ("not_started", Class::Retryable, false)
         );
         assert_eq!(stage.tag("1", "fresh").await, Ok(()), "what is asked for now may be done");
+        // Asked for, and the machine stands still before the actor has taken it.
+        let (other, text) = (contact("2"), ContactText::new("c"));
+        let mut asked = Box::pin(stage.handle.send_text(&other, text, Duration::ZERO));
+        assert!(futures_util::poll!(&mut asked).is_pending());
+        assert!(stage.pulse.take_new_id(crate::domain::ProcessId::fresh(), boot_clock_ms()));
+        assert_eq!(asked.await.unwrap_err().name(), "not_started", "others may have sent it");
         let mute = Pulse::new(crate::domain::ProcessId::fresh(), Duration::from_secs(20));
         assert!(!mute.allows(mute.life()));
         assert_eq!(stage.calls().len(), 3);

@@ -67,6 +67,7 @@ const MIGRATIONS: &[Migration] = &[
         Ahead { index: "rs_nudges_conversation_idx", table: "nudges", on: "(conversation_id)" },
         Ahead { index: "rs_handoffs_conversation_idx", table: "rs_handoffs", on: "(conversation_id)" },
     ]),
+    Migration::new("rs_0014_reply_place", include_str!("../../../migrations/rs_0014_reply_place.sql")),
 ];
 
 /// The SQL of every migration in order: two builds with equal text make equal databases.

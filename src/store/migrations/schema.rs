@@ -43,7 +43,7 @@ pub(super) const EXPECTED: &[(&str, &str)] = &[
     (
         "rs_owed",
         "turn_id conversation_id tenant_id process_id fence status binding second_run user_turn_ids payload actions \
-         charged tokens cost_usd queued rest not_before received_at created_at said_at",
+         charged tokens cost_usd queued rest not_before received_at created_at said_at place",
     ),
     (
         "rs_inbox",
