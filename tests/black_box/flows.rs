@@ -188,35 +188,6 @@ async fn outcomes_that_cannot_be_written_are_told_and_written_later() {
     }
 }
 
-/// GAP-DL-7, GAP-DL-8, FLOW-6, FLOW-11, ARC-41: in a pause that outlasts a call's 10 s a turn is told at once that its flows
-/// were not sent, and answers; their entries say that nobody was asked, and what is behind the reply waits.
-#[tokio::test]
-async fn in_a_long_pause_a_turn_does_not_wait_for_its_flows() {
-    let stub = StubManyChat::start().await;
-    stub.answer(ADD_TAG, 429);
-    stub.retry_after(60);
-    let calls = &[("add_tag", "keen"), ("send_flow", "tour"), ("send_flow", "clip")];
-    let app = acting(&stub, calls, Duration::ZERO).start().await;
-    app.send_as("70010001", "hello").await;
-    app.log_line("ManyChat asks for fewer calls").await;
-    let before = stub.calls().len();
-    let answer = app.send_as("70010002", "hello").await;
-    assert_eq!(answer.texts(), [FOLDED], "in time, {:?}", answer.elapsed);
-    let record = "select actions from turns join conversations on conversations.id = turns.conversation_id
-                  where role = 'agent' and subscriber_id = '70010002'";
-    let actions = app.await_rows(record).await.remove(0)["actions"].clone();
-    assert_eq!((&actions[0]["id"], &actions[0]["status"]), (&json!("keen"), &json!("staged")));
-    let error = "not attempted: ManyChat wants fewer calls for longer than this one can wait";
-    for (at, flow) in [(1, "tour"), (2, "clip")] {
-        let expected = json!({ "tool": "send_flow", "id": flow, "status": "failed", "error": error });
-        assert_eq!(actions[at], expected);
-    }
-    let told = app.log_lines("action failed", 3).await;
-    assert_eq!(told.iter().filter(|line| line["error"] == error).count(), 2, "{told:?}");
-    assert_eq!(app.rows("select 1 from conversations where escalated_at is not null").await.len(), 0);
-    assert_eq!(stub.calls().len(), before, "ManyChat was asked for nothing meanwhile");
-}
-
 /// PERF-9, FLOW-6, acceptance 29 of 08: without ManyChat's key the turn answers as usual; every action has failed, and its
 /// record names the variable.
 #[tokio::test]

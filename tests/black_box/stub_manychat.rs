@@ -31,8 +31,6 @@ struct Inner {
     /// By path and contact; they win over the others.
     of_contact: BTreeMap<(String, String), u16>,
     silent: Vec<String>,
-    /// Seconds that every 429 asks to wait.
-    retry_after: Option<u64>,
     /// Contacts whose calls are answered later.
     held: Vec<String>,
     message: Option<String>,
@@ -67,11 +65,6 @@ impl StubManyChat {
     /// From now on this path is answered with this status; 200 is what it does by itself.
     pub fn answer(&self, path: &str, status: u16) {
         self.inner.lock().unwrap().statuses.insert(path.to_owned(), status);
-    }
-
-    /// From now on every 429 asks to wait so many seconds.
-    pub fn retry_after(&self, seconds: u64) {
-        self.inner.lock().unwrap().retry_after = Some(seconds);
     }
 
     /// From now on this is the message of every answer.
@@ -134,7 +127,7 @@ impl StubManyChat {
 async fn serve(mut socket: TcpStream, inner: Arc<Mutex<Inner>>) {
     while let Some(call) = read_call(&mut socket).await {
         let contact = call.body["subscriber_id"].as_str().unwrap_or_default().to_owned();
-        let (status, silent, wait, body) = {
+        let (status, silent, body) = {
             let mut inner = inner.lock().unwrap();
             let path = call.path.clone();
             inner.calls.push(call);
@@ -154,8 +147,7 @@ async fn serve(mut socket: TcpStream, inner: Arc<Mutex<Inner>>) {
             let word = if status == 200 { "success" } else { "error" };
             let message = inner.message.as_deref().unwrap_or("as the test wishes");
             let body = json!({ "status": word, "data": data, "message": message }).to_string();
-            let wait = inner.retry_after.filter(|_| status == 429);
-            (status, inner.silent.contains(&path), wait, body)
+            (status, inner.silent.contains(&path), body)
         };
         if silent {
             return std::future::pending().await;
@@ -164,8 +156,7 @@ async fn serve(mut socket: TcpStream, inner: Arc<Mutex<Inner>>) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         let head = format!("HTTP/1.1 {status} Played\r\nContent-Type: application/json\r\n");
-        let wait = wait.map(|seconds| format!("Retry-After: {seconds}\r\n")).unwrap_or_default();
-        let answer = format!("{head}{wait}Content-Length: {}\r\n\r\n{body}", body.len());
+        let answer = format!("{head}Content-Length: {}\r\n\r\n{body}", body.len());
         if socket.write_all(answer.as_bytes()).await.is_err() {
             return;
         }
