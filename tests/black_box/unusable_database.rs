@@ -115,6 +115,30 @@ async fn a_database_that_is_missing_or_closed_says_what_to_do() {
     client.batch_execute(&format!("drop role {user}")).await.unwrap();
 }
 
+/// CLI-5, ENV-26: a database that has no place for what contacts write, for the service and for an operator.
+#[tokio::test]
+async fn a_database_that_is_not_utf8_says_what_to_make() {
+    let database = TestServer::empty_database().unwrap();
+    let client = database.connect().await.unwrap();
+    let name: String = client.query_one("select current_database()", &[]).await.unwrap().get(0);
+    let other = format!("latin_{}", std::process::id());
+    let make = format!("create database {other} encoding 'LATIN1' template template0 lc_collate 'C' lc_ctype 'C'");
+    client.batch_execute(&make).await.unwrap();
+    let url = database.url().replacen("app@", &format!("app:{PASSWORD}@"), 1).replacen(&name, &other, 1);
+    assert_refused(&url, "the database's encoding is LATIN1");
+    assert_refused(&url, "create database … encoding 'UTF8'");
+    let (folder, env) = tenant_folder(&url, None);
+    for words in [vec!["outbox", "list"], vec!["handoffs", "list"], vec!["retention", "run"]] {
+        let ended = command(&folder.path, &env, &words);
+        assert!(
+            ended.code == Some(1) && ended.stderr.starts_with("DATABASE_URL: ") && ended.stderr.contains("LATIN1"),
+            "{words:?}: {}",
+            ended.stderr
+        );
+    }
+    client.batch_execute(&format!("drop database {other} with (force)")).await.unwrap();
+}
+
 /// CLI-4, ENV-1: a folder that was never set up says what to do first; one that was does not.
 #[test]
 fn an_empty_folder_is_told_where_to_begin() {

@@ -18,6 +18,14 @@ pub enum MigrationError {
         /// As the server reports it.
         version: String,
     },
+    /// It could not hold what contacts write.
+    #[error(
+        "the database's encoding is {found}, which has no place for every character that contacts write: make one with `create database … encoding 'UTF8' template template0` and name it there"
+    )]
+    Encoding {
+        /// As the server reports it.
+        found: String,
+    },
     /// MIG-6
     #[error("another process has been migrating this database for more than {} s: find out what it waits for, then start again", waited.as_secs())]
     BootLockHeld {
