@@ -11,7 +11,7 @@ use tokio::runtime::Runtime;
 use crate::actors::{Delivery, Limits, OutboxSettings, System, Wiring};
 use crate::config::{self, DatabaseUrl, Environment, ReservedNames, Settings, Tenant, Warning};
 use crate::domain::{Clock, ProcessId, Provider, SystemClock};
-use crate::manychat::{DevelopmentAccount, Residents};
+use crate::manychat::{DevelopmentAccount, ManyChatError, Residents};
 use crate::model::MockSwitch;
 use crate::playground::{self, Controls};
 use crate::store::embedded::{self, EmbeddedError, EmbeddedOptions, EmbeddedServer};
@@ -112,6 +112,25 @@ pub(super) fn runtime() -> anyhow::Result<&'static Runtime> {
 /// Threads of the runtime, HTTP workers and arbiters: one a core, two to four (ARC-21).
 pub(super) fn cores() -> usize {
     std::thread::available_parallelism().map_or(2, std::num::NonZero::get).clamp(2, 4)
+}
+
+/// Whether the client of ManyChat can be built at all; it is thrown away. Before the database is touched: a key that
+/// cannot be sent is no reason to migrate.
+pub(super) fn check_manychat(settings: &Settings) -> anyhow::Result<()> {
+    if let Err(error) = manychat::client(&settings.manychat) {
+        anyhow::bail!("{error}{}", advice(&error));
+    }
+    Ok(())
+}
+
+/// What to do about a client that cannot be built, where its own words only say what is wrong.
+fn advice(error: &ManyChatError) -> &'static str {
+    match error {
+        ManyChatError::Unusable { problem } if problem.contains("MANYCHAT_API_TOKEN") => {
+            ": copy the key again, from ManyChat's Settings, API"
+        }
+        _ => "",
+    }
 }
 
 /// The database as the settings name it; the embedded server must outlive everything that uses it.

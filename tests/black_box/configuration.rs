@@ -355,3 +355,19 @@ async fn an_online_check_warns_of_names_that_manychat_lacks() {
     assert_eq!(check(&["--online", "--strict"]).code, Some(1));
     assert!(stub.calls().iter().all(|call| call.path.starts_with("/fb/page/get")), "it reads only");
 }
+
+/// CLI-60, ENV-26: a key that no header can carry is refused by the check, and by a start before the database is looked at.
+#[test]
+fn a_key_that_cannot_be_sent_is_refused_first() {
+    let (folder, mut env) = tenant_folder(NOWHERE, None);
+    env.insert("MANYCHAT_API_TOKEN".to_owned(), "123:planted\u{1}key".to_owned());
+    for words in [vec!["config", "check"], vec!["serve"], vec!["worker"]] {
+        let ended = command(&folder.path, &env, &words);
+        assert_eq!(ended.code, Some(1), "{words:?}: {}", ended.stderr);
+        for told in ["MANYCHAT_API_TOKEN", "copy the key again"] {
+            assert!(ended.stderr.contains(told), "{words:?}: {}", ended.stderr);
+        }
+        let all = format!("{}{}", ended.stdout, ended.stderr);
+        assert!(!all.contains("planted") && !all.contains("DATABASE_URL"), "{words:?}: {all}");
+    }
+}
