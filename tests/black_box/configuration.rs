@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::app::{NOWHERE, SECRET, Setup, TestApp, command, tenant_folder, write_tools};
 use crate::quoting_server::QuotingServer;
-use crate::stub_manychat::{GET_FIELDS, GET_FLOWS, StubManyChat};
+use crate::stub_manychat::{GET_FIELDS, GET_FLOWS, GET_TAGS, StubManyChat};
 
 /// The lines of a `.env` with these variables.
 fn write_dot_env(folder: &Path, variables: &BTreeMap<String, String>) {
@@ -369,5 +369,23 @@ fn a_key_that_cannot_be_sent_is_refused_first() {
         }
         let all = format!("{}{}", ended.stdout, ended.stderr);
         assert!(!all.contains("planted") && !all.contains("DATABASE_URL"), "{words:?}: {all}");
+    }
+}
+
+/// GAP-CFG-10: what redirects is no ManyChat, so the check names the address and not the key.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_online_check_against_a_redirect_names_the_address() {
+    let stub = StubManyChat::start().await;
+    let (folder, mut env) = tenant_folder(NOWHERE, None);
+    env.insert("MANYCHAT_API_BASE".to_owned(), stub.url.clone());
+    env.insert("MANYCHAT_API_TOKEN".to_owned(), "1234:a-key-of-the-stub".to_owned());
+    for (status, named, other) in
+        [(301, "MANYCHAT_API_BASE", "MANYCHAT_API_TOKEN"), (401, "MANYCHAT_API_TOKEN", "MANYCHAT_API_BASE")]
+    {
+        stub.answer(GET_TAGS, status);
+        let ended = command(&folder.path, &env, &["config", "check", "--online"]);
+        let line = ended.stderr.lines().find(|line| line.contains(&status.to_string())).unwrap_or_default();
+        assert!(ended.code == Some(1) && line.contains(named), "{}", ended.stderr);
+        assert!(!line.contains(other), "{line}");
     }
 }
