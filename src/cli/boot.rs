@@ -1,6 +1,7 @@
 //! The order of boot (OPS-6, CLI-20): environment, tenant files, database, migrations, model, actors, and the port
 //! last. Whatever fails before the port is open is printed and ends the process with exit code 1.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -153,8 +154,17 @@ pub(super) fn open_database(settings: &Settings) -> anyhow::Result<OpenDatabase>
 }
 
 /// The same for a command that works beside the service: where another process runs the embedded server, it is used
-/// together with that one and ends with it.
+/// together with that one and ends with it. It makes no new server, because a mistyped path would look like an empty
+/// database.
 pub(super) fn share_database(settings: &Settings) -> anyhow::Result<OpenDatabase> {
+    if let DatabaseUrl::Embedded(directory) = &settings.database {
+        anyhow::ensure!(
+            may_hold_server(directory),
+            "DATABASE_URL: there is no embedded database in {}: correct the directory, or start the service there first, \
+             which makes one (`agent serve`, `agent dev`)",
+            directory.display()
+        );
+    }
     open_database(settings).or_else(|error| {
         let in_use = matches!(error.downcast_ref(), Some(EmbeddedError::InUse { .. }));
         match &settings.database {
@@ -165,6 +175,18 @@ pub(super) fn share_database(settings: &Settings) -> anyhow::Result<OpenDatabase
             _ => Err(error),
         }
     })
+}
+
+/// False where nothing was ever kept. A directory that only others may look into is left to the server's own start, which
+/// says so.
+fn may_hold_server(directory: &Path) -> bool {
+    match std::fs::read_dir(directory) {
+        // A cluster's directory has its major version's name.
+        Ok(entries) => {
+            entries.flatten().any(|entry| entry.file_name().to_string_lossy().parse::<u32>().is_ok())
+        }
+        Err(error) => error.kind() != ErrorKind::NotFound,
+    }
 }
 
 /// Applies pending migrations over a connection of their own (MIG-1, MIG-3).

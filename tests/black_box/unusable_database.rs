@@ -139,6 +139,29 @@ async fn a_database_that_is_not_utf8_says_what_to_make() {
     client.batch_execute(&format!("drop database {other} with (force)")).await.unwrap();
 }
 
+/// DEC-2: a mistyped directory of the embedded server is named by an operator's commands, and no server is made there.
+#[test]
+fn an_operator_makes_no_new_server() {
+    let place = Folder::new();
+    let missing = place.path.join("mistyped");
+    for directory in [&missing, &place.path] {
+        let (folder, env) = tenant_folder(&format!("embedded:{}", directory.display()), None);
+        for words in [
+            vec!["outbox", "list"],
+            vec!["handoffs", "list"],
+            vec!["retention", "run", "--dry-run"],
+            vec!["tokens", "backfill", "--check"],
+        ] {
+            let ended = command(&folder.path, &env, &words);
+            let said = &ended.stderr;
+            assert!(ended.code == Some(1) && said.starts_with("DATABASE_URL: "), "{words:?}: {said}");
+            assert!(said.contains(&directory.display().to_string()), "{words:?}: {said}");
+        }
+    }
+    assert!(!missing.exists());
+    assert_eq!(std::fs::read_dir(&place.path).unwrap().count(), 0);
+}
+
 /// CLI-4, ENV-1: a folder that was never set up says what to do first; one that was does not.
 #[test]
 fn an_empty_folder_is_told_where_to_begin() {
