@@ -126,6 +126,7 @@ impl Migrator<'_> {
             schema::check(client).await?;
             return Ok(Vec::new());
         }
+        schema::refuse_foreign(client).await?;
         let lock = BootLock::acquire(client, self.limits.boot_lock).await?;
         let applied = self.apply_pending(client).await;
         let released = lock.release(client).await;

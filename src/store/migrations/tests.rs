@@ -1,5 +1,6 @@
 mod history;
 mod large;
+mod refusals;
 mod snapshot;
 
 use std::collections::BTreeSet;
@@ -499,33 +500,4 @@ fn servers_before_15_are_refused() {
     assert!(refuse_old(18, "18.6").is_ok());
     let error = refuse_old(14, "14.11 (Debian)").unwrap_err().to_string();
     assert!(error.contains("14.11 (Debian)") && error.contains("15"), "{error}");
-}
-
-/// A database that cannot hold every character is refused before a table is made, with its encoding and what to do.
-#[tokio::test]
-async fn a_database_that_is_not_utf8_is_refused() {
-    let (database, client) = empty().await;
-    for encoding in ["LATIN1", "SQL_ASCII"] {
-        let name = format!("other_{}_{}", encoding.to_lowercase(), std::process::id());
-        let made = format!(
-            "create database {name} encoding '{encoding}' template template0 lc_collate 'C' lc_ctype 'C'"
-        );
-        client.batch_execute(&made).await.unwrap();
-        let config = database.config().clone().dbname(&name).to_owned();
-        let (mut inside, connection) = config.connect(tokio_postgres::NoTls).await.unwrap();
-        let driver = tokio::spawn(connection);
-        let error = migrate(&mut inside).await.unwrap_err();
-        let tables: i64 = inside
-            .query_one("select count(*) from pg_class where relname = '_migrations'", &[])
-            .await
-            .unwrap()
-            .get(0);
-        drop(inside);
-        let _ = driver.await;
-        client.batch_execute(&format!("drop database {name} with (force)")).await.unwrap();
-        assert!(matches!(&error, MigrationError::Encoding { found } if found == encoding), "{error}");
-        assert!(error.to_string().contains("encoding 'UTF8'"), "{error}");
-        assert_eq!(tables, 0);
-    }
-    assert!(check_encoding(&client).await.is_ok());
 }
