@@ -116,9 +116,15 @@ fn a_misspelt_name_is_answered_with_the_known_one() {
         );
         assert_eq!(warning.to_string(), said);
     }
-    for theirs in
-        ["POSTGRES_PASSWORD", "HOST", "APP_ENV", "GOOGLE_API_KEY", "DATABASE_URL2", "PORT_2", "TEST_DATABASE_URL"]
-    {
+    for theirs in [
+        "POSTGRES_PASSWORD",
+        "HOST",
+        "APP_ENV",
+        "GOOGLE_API_KEY",
+        "DATABASE_URL2",
+        "PORT_2",
+        "TEST_DATABASE_URL",
+    ] {
         assert_eq!(parsed(format!("{theirs}=x\n").as_bytes(), &[]).warnings, [], "{theirs}");
     }
     assert_eq!(parsed(b"PORT=1\n", &[("DATABSE_URL", "x")]).warnings, []);

@@ -122,7 +122,8 @@ async fn a_database_that_is_not_utf8_says_what_to_make() {
     let client = database.connect().await.unwrap();
     let name: String = client.query_one("select current_database()", &[]).await.unwrap().get(0);
     let other = format!("latin_{}", std::process::id());
-    let make = format!("create database {other} encoding 'LATIN1' template template0 lc_collate 'C' lc_ctype 'C'");
+    let make =
+        format!("create database {other} encoding 'LATIN1' template template0 lc_collate 'C' lc_ctype 'C'");
     client.batch_execute(&make).await.unwrap();
     let url = database.url().replacen("app@", &format!("app:{PASSWORD}@"), 1).replacen(&name, &other, 1);
     assert_refused(&url, "the database's encoding is LATIN1");
@@ -131,7 +132,9 @@ async fn a_database_that_is_not_utf8_says_what_to_make() {
     for words in [vec!["outbox", "list"], vec!["handoffs", "list"], vec!["retention", "run"]] {
         let ended = command(&folder.path, &env, &words);
         assert!(
-            ended.code == Some(1) && ended.stderr.starts_with("DATABASE_URL: ") && ended.stderr.contains("LATIN1"),
+            ended.code == Some(1)
+                && ended.stderr.starts_with("DATABASE_URL: ")
+                && ended.stderr.contains("LATIN1"),
             "{words:?}: {}",
             ended.stderr
         );

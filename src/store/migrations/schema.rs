@@ -76,7 +76,8 @@ const OURS_BY: &[(&str, &[&str])] = &[
 /// Refuses a schema in which another application's tables have our names, and one that is not there (DB-4), before
 /// anything is written.
 pub(super) async fn refuse_foreign(client: &Client) -> Result<(), MigrationError> {
-    let row = client.query_one("select current_schema() is null", &[]).await.map_err(MigrationError::connection)?;
+    let row =
+        client.query_one("select current_schema() is null", &[]).await.map_err(MigrationError::connection)?;
     if row.try_get(0).map_err(MigrationError::connection)? {
         return Err(MigrationError::NoSchema);
     }

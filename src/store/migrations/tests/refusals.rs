@@ -31,7 +31,9 @@ async fn a_database_that_accepts_no_writes_is_said() {
 async fn tables_of_another_application_are_named() {
     let (_database, mut client) = empty().await;
     client
-        .batch_execute("create table turns (x int); create table conversations (id int); create table outbox (id int)")
+        .batch_execute(
+            "create table turns (x int); create table conversations (id int); create table outbox (id int)",
+        )
         .await
         .unwrap();
     let said = refused(&mut client).await;
