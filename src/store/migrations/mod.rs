@@ -121,6 +121,7 @@ impl Migrator<'_> {
     async fn run(&self, client: &mut Client) -> Result<Vec<String>, MigrationError> {
         check_server_version(client).await?;
         check_encoding(client).await?;
+        schema::refuse_none(client).await?;
         // With nothing to do nothing needs to be locked: behind a transaction pooler no lock of a session holds (DEC-29).
         if self.is_up_to_date(client).await? {
             schema::check(client).await?;

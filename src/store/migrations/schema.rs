@@ -73,14 +73,16 @@ const OURS_BY: &[(&str, &[&str])] = &[
     ("turns", &["conversation_id"]),
 ];
 
-/// Refuses a schema in which another application's tables have our names, and one that is not there (DB-4), before
-/// anything is written.
+/// Refuses a search path that leads nowhere (DB-4).
+pub(super) async fn refuse_none(client: &Client) -> Result<(), MigrationError> {
+    let sql = "select current_schema() is null";
+    let row = client.query_one(sql, &[]).await.map_err(MigrationError::connection)?;
+    let missing: bool = row.try_get(0).map_err(MigrationError::connection)?;
+    if missing { Err(MigrationError::NoSchema) } else { Ok(()) }
+}
+
+/// Refuses a schema in which another application's tables have our names, before anything is written.
 pub(super) async fn refuse_foreign(client: &Client) -> Result<(), MigrationError> {
-    let row =
-        client.query_one("select current_schema() is null", &[]).await.map_err(MigrationError::connection)?;
-    if row.try_get(0).map_err(MigrationError::connection)? {
-        return Err(MigrationError::NoSchema);
-    }
     let tables = foreign_in(&present(client).await?);
     if tables.is_empty() { Ok(()) } else { Err(MigrationError::Foreign { tables }) }
 }
