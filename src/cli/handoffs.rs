@@ -63,7 +63,9 @@ pub(super) fn close(arguments: &CloseArguments) -> anyhow::Result<ExitCode> {
                     continue;
                 }
                 Closing::NothingOpen => eprintln!("nothing to close: {name} has no open handoff"),
-                Closing::Unknown => eprintln!("nothing to close: {}", unknown(&name, &target)),
+                Closing::Unknown => eprintln!(
+                    "nothing to close: this tenant has no such handoff, conversation or contact as {name}"
+                ),
             }
             code = ExitCode::FAILURE;
         }
@@ -88,17 +90,6 @@ fn targets_of(arguments: &CloseArguments) -> Vec<(String, Target)> {
         }
     }
     ids.into_iter().map(|id| (id.to_string(), Target::Id(id))).chain(subscriber).collect()
-}
-
-/// Never repeats a contact's id (CLI-9).
-fn unknown(name: &str, target: &Target) -> String {
-    match target {
-        Target::Id(_) => format!("this tenant has no handoff and no conversation {name}"),
-        Target::Subscriber(_) => {
-            "this tenant knows no contact of the id given with --subscriber: give the number that ManyChat's URL shows"
-                .to_owned()
-        }
-    }
 }
 
 fn closed_line(closed: &Closed) -> String {

@@ -1,7 +1,5 @@
 //! `agent simulate`: sends what ManyChat would send and prints what the contact would see (06 section 7.5, SIM-*).
 
-use std::error::Error;
-use std::io;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -74,9 +72,8 @@ async fn exchange(
     }
     let started = Instant::now();
     let request = local_http::client(&address, LIMIT)?.post(&address).bearer_auth(secret).json(&body);
-    let answer = request.send().await.map_err(|error| {
-        let said = unanswered(&base, &error);
-        anyhow::Error::new(error).context(said)
+    let answer = request.send().await.with_context(|| {
+        format!("nothing answers at {base}: start the server first, for example with `agent dev`")
     })?;
     let status = answer.status();
     let text = answer.text().await.context("the answer did not arrive whole")?;
@@ -91,32 +88,6 @@ async fn exchange(
         print!("{}", conversation(&message, &block, elapsed));
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Why no answer came, and what to do about it.
-fn unanswered(base: &str, error: &reqwest::Error) -> String {
-    if !error.is_connect() {
-        return format!("{base} took the message and sent no whole answer: look at the server's log");
-    }
-    let tls_failed = base.starts_with("https://")
-        && causes(error).filter_map(|cause| cause.downcast_ref::<io::Error>()).any(|cause| {
-            use io::ErrorKind::{ConnectionReset, InvalidData, UnexpectedEof};
-            matches!(cause.kind(), InvalidData | UnexpectedEof | ConnectionReset)
-        });
-    match tls_failed {
-        true => format!(
-            "something listens at {base}, but no TLS connection came about: use http:// for a server without TLS, such as \
-             `agent dev`, or correct its certificate"
-        ),
-        false => {
-            format!("nothing answers at {base}: start the server first, for example with `agent dev`")
-        }
-    }
-}
-
-/// What caused the error, the outermost first.
-fn causes<'a>(error: &'a reqwest::Error) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
-    std::iter::successors(error.source(), |cause| cause.source())
 }
 
 /// Checks the answer with the very types that write it (CLI-54).
@@ -167,36 +138,7 @@ fn summary(block: &Value, elapsed: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-
     use super::*;
-
-    /// CLI-5: a port without TLS is not called one where nothing listens, and the other way round.
-    #[tokio::test]
-    async fn a_failure_says_what_stands_at_the_address() {
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let plain = tokio::spawn(async move {
-            let (mut stream, _) = listener.accept().await.unwrap();
-            stream.read_exact(&mut [0; 5]).await.unwrap();
-            stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.unwrap();
-            // Until the other side has read it.
-            let _ = stream.read_to_end(&mut Vec::new()).await;
-        });
-        let base = format!("https://127.0.0.1:{port}");
-        let client = reqwest::Client::builder().no_proxy().build().unwrap();
-        let error = client.get(&base).send().await.unwrap_err();
-        let said = unanswered(&base, &error);
-        assert!(said.contains("use http://") && !said.contains("nothing answers"), "{said}: {error:?}");
-        plain.await.unwrap();
-        for scheme in ["http", "https"] {
-            let base = format!("{scheme}://127.0.0.1:{port}");
-            let error = client.get(&base).send().await.unwrap_err();
-            let said = unanswered(&base, &error);
-            assert!(said.starts_with("nothing answers at "), "{said}: {error:?}");
-        }
-    }
 
     /// CLI-53, SIM-2
     #[test]
