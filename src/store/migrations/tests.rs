@@ -1,5 +1,6 @@
 mod history;
 mod large;
+mod refusals;
 mod snapshot;
 
 use std::collections::BTreeSet;
