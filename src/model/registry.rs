@@ -181,6 +181,11 @@ fn http_client() -> Result<reqwest::Client, RegistryError> {
     reqwest::Client::builder()
         .connect_timeout(CONNECT_TIMEOUT)
         .redirect(redirect::Policy::none())
+        // A few packed bytes can hold more than the memory of this process; answers are small without packing.
+        .no_gzip()
+        .no_brotli()
+        .no_deflate()
+        .no_zstd()
         .build()
         .map_err(|error| RegistryError::Client { reason: error.to_string() })
 }

@@ -30,6 +30,7 @@ async fn openai_gets_a_strict_schema() {
     let asked = asked(Wire::OpenAi, "gpt-4o-mini", request()).await;
     assert_eq!(asked.path, "/v1/chat/completions");
     assert_eq!(asked.headers["authorization"], "Bearer test-key");
+    assert_eq!(asked.headers.get("accept-encoding"), None, "ARC-73: no answer is asked for packed");
     let expected = json!({
         "model": "gpt-4o-mini",
         "stream": false,
