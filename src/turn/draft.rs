@@ -112,8 +112,9 @@ impl Draft {
         }
         let converted: Vec<String> =
             result.reply.messages.iter().map(|text| channel::convert(text, marks)).collect();
-        note_echoes(&converted, &mut result.interventions);
-        let texts: Vec<String> = converted.into_iter().filter_map(model::without_echoes).collect();
+        note_echoes(&converted, leaks, &mut result.interventions);
+        let texts: Vec<String> =
+            converted.into_iter().filter_map(|text| model::without_echoes(text, leaks)).collect();
         // Without an intervention these are the very texts that the guardrails have looked through.
         let is_known = texts == result.reply.messages && result.interventions.is_empty();
         let leaks = !is_known && leaks.finds(texts.iter().map(String::as_str));
@@ -163,9 +164,9 @@ impl Draft {
 }
 
 /// GUARD-2: told once, whether the raw text or the converted one has the lines.
-fn note_echoes(texts: &[String], interventions: &mut Vec<Intervention>) {
+fn note_echoes(texts: &[String], leaks: &LeakCheck, interventions: &mut Vec<Intervention>) {
     let told = interventions.contains(&Intervention::FieldEchoStripped);
-    if !told && texts.iter().any(|text| model::echoes(text)) {
+    if !told && texts.iter().any(|text| model::echoes(text, leaks)) {
         interventions.push(Intervention::FieldEchoStripped);
     }
 }
