@@ -103,7 +103,7 @@ async fn beat_until_stopped(beating: &Beating, first: &std::sync::mpsc::Sender<(
     let mut stop = beating.stop.clone();
     while !*stop.borrow_and_update() {
         let pause = match beat(beating, &mut between).await {
-            Ok(Beat::Alive) => {
+            Ok(Beat::Alive | Beat::AliveAfterStep) => {
                 // Only the first one is awaited.
                 let _ = first.send(());
                 beating.every
@@ -137,8 +137,14 @@ async fn beat(beating: &Beating, between: &mut Between) -> Result<Beat, StoreErr
     let told = tokio::time::timeout(limit, tell(beating, between, next.unwrap_or_else(|| pulse.process())));
     let counts = match (told.await.unwrap_or(Err(StoreError::InDoubt))?, next) {
         (Beat::Dead, _) => false,
+        (Beat::AliveAfterStep, None) => {
+            if pulse.allows(pulse.life()) {
+                tracing::warn!(process = %pulse.process(), "the database's clock was set forward: nobody counts as dead");
+            }
+            pulse.confirmed_after_step(sent)
+        }
         (Beat::Alive, None) => pulse.confirmed(sent),
-        (Beat::Alive, Some(next)) => take(pulse, next, sent),
+        (_, Some(next)) => take(pulse, next, sent),
     };
     // An id whose beat does not count is never tried again.
     between.next = (!counts).then(ProcessId::fresh);

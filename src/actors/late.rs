@@ -18,7 +18,7 @@ use crate::store::inbox::{self, OrphanedContact, WaitingMessage};
 use crate::store::open::OpenTurn;
 use crate::store::second_run::{self, SecondRun};
 use crate::store::{StoreError, owed};
-use crate::tools::Performer;
+use crate::tools::{Marks, Performer};
 use crate::turn::late::{self, Course};
 use crate::turn::{
     self, OpenReport, SettleReport, Snapshot, Snapshots, TurnContext, TurnError, TurnRequest, Way,
@@ -213,7 +213,9 @@ impl LateTurns {
     /// As [`Self::complete_follow_ons`], for a turn of which nothing is known but its id.
     async fn complete_blindly(&self, turn: TurnId, process: ProcessId) {
         let (database, manychat) = (self.context.database.clone(), self.context.manychat.clone());
-        let completed = Performer { database, manychat }.complete_follow_ons(turn, process, true).await;
+        let marks = Marks::of(Arc::clone(&self.snapshots.current().tenant));
+        let completed =
+            Performer { database, manychat, marks }.complete_follow_ons(turn, process, true).await;
         if let Err(error) = completed {
             tracing::warn!(%turn, err = %error, "follow-ons of a dead process wait");
         }

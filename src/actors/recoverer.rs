@@ -121,17 +121,19 @@ impl Recoverer {
 
     /// A step that fails stops none of the others.
     async fn recover(&self) -> Result<(), StoreError> {
+        let context = &self.late.context;
+        let pulled = processes::pull_back(&context.database, &context.settings.tenant).await.map(|_| ());
         let said = self.hand_on_replies().await;
         let ran = self.run_turns().await;
         let acted = self.take_actions().await;
         let answered = self.take_messages().await;
-        said.and(ran).and(acted).and(answered)
+        pulled.and(said).and(ran).and(acted).and(answered)
     }
 
     async fn take_actions(&self) -> Result<(), StoreError> {
         let (context, settings) = (&self.late.context, &self.late.context.settings);
-        let dead = settings.process_dead.as_secs_f64();
-        for (row, _) in actions::orphaned(&context.database, &settings.tenant, dead).await? {
+        let (process, dead) = (context.pulse.process(), settings.process_dead.as_secs_f64());
+        for (row, _) in actions::orphaned(&context.database, &settings.tenant, process, dead).await? {
             if let Some(at_work) = self.begin(*row.as_uuid()) {
                 let late = self.late.clone();
                 self.spawn(at_work, async move { late.act_for_the_dead(row).await });
@@ -142,13 +144,13 @@ impl Recoverer {
 
     async fn take_messages(&self) -> Result<(), StoreError> {
         let (context, settings) = (&self.late.context, &self.late.context.settings);
-        let dead = settings.process_dead.as_secs_f64();
+        let (process, dead) = (context.pulse.process(), settings.process_dead.as_secs_f64());
         let known = self.places().tried();
         let free = self.places().free();
         let most = i64::try_from(free).unwrap_or(i64::MAX);
         let contacts = match free {
             0 => Vec::new(),
-            _ => inbox::orphaned(&context.database, &settings.tenant, dead, &known, most).await?,
+            _ => inbox::orphaned(&context.database, &settings.tenant, process, dead, &known, most).await?,
         };
         if contacts.len() >= free {
             self.places().expect_more();
@@ -166,6 +168,10 @@ impl Recoverer {
     async fn hand_on_replies(&self) -> Result<(), StoreError> {
         loop {
             let orphans = self.search(Left::Said, MOST_SAID).await?;
+            // The search may have waited long; what a silent process takes is anybody's (ARC-44).
+            if !self.late.context.pulse.may_judge() {
+                return Ok(());
+            }
             for Orphan { turn, conversation, queued } in orphans.iter().copied() {
                 if !self.places().hand_on(*turn.as_uuid(), Instant::now()) {
                     return Ok(());
@@ -210,7 +216,8 @@ impl Recoverer {
     async fn search(&self, left: Left, most: usize) -> Result<Vec<Orphan>, StoreError> {
         let (context, known) = (&self.late.context, self.places().tried());
         let (tenant, dead_secs) = (&context.settings.tenant, context.settings.process_dead.as_secs_f64());
-        let search = Search { left, tenant, dead_secs, known: &known, most };
+        let search =
+            Search { left, tenant, process: context.pulse.process(), dead_secs, known: &known, most };
         orphans::find(&context.database, &search).await
     }
 

@@ -26,7 +26,7 @@ use super::waking::{self, LaneWatch};
 use crate::manychat;
 use crate::store::outbox::Claimant;
 use crate::store::{Address, StoreError};
-use crate::tools::Performer;
+use crate::tools::{Marks, Performer};
 use crate::turn::{Snapshots, TurnContext};
 
 /// What the actors of a process are made of.
@@ -92,6 +92,12 @@ pub struct System {
 
 /// How long a reply that is being sent gets at a stop, whatever the turns have used up: two calls and a gap.
 const LAST_REPLY: Duration = Duration::from_secs(10);
+
+/// The marks of the configuration that applies now, for what follows a reply.
+fn marks_of(snapshots: &Arc<Snapshots>) -> Marks {
+    let snapshots = Arc::clone(snapshots);
+    Marks::asking(move || Arc::clone(&snapshots.current().tenant))
+}
 
 fn worker_parts(
     context: &TurnContext,
@@ -229,7 +235,8 @@ impl System {
         let pressure = Pressure::start(&io);
         let manychat = delivery.handle.clone();
         let manychat_actor = start_manychat(delivery, &context, &system_arbiter, &io, &restarts);
-        let performer = Performer { database: context.database.clone(), manychat: manychat.clone() };
+        let marks = marks_of(&snapshots);
+        let performer = Performer { database: context.database.clone(), manychat: manychat.clone(), marks };
         let acting = Acting::new(performer, context.pulse.clone(), io.clone());
         acting.watch(&restarts);
         let outbox = outbox.map(|settings| {

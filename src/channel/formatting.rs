@@ -61,6 +61,24 @@ const LANGUAGES: [&str; 24] = [
 /// plain text (`-`, `+`, `1.`, `>`, `---`) stays on every channel.
 #[must_use]
 pub fn convert(text: &str, marks: MarkStyle) -> String {
+    if holds_no_markup(text) { text.to_owned() } else { convert_markup(text, marks) }
+}
+
+/// True for a text that cannot hold markup, as most replies: no character that means anything to the parser wherever it
+/// stands, and no line that begins with anything but a letter, so no list, heading, quotation, rule or indented code. It may
+/// be false for others that hold none.
+fn holds_no_markup(text: &str) -> bool {
+    let is_mark = |byte: u8| {
+        matches!(
+            byte,
+            b'*' | b'_' | b'`' | b'~' | b'\\' | b'[' | b']' | b'<' | b'&' | b'|' | b'\t' | b'\r' | 0
+        )
+    };
+    !text.bytes().any(is_mark)
+        && text.split('\n').all(|line| line.chars().next().is_none_or(char::is_alphabetic))
+}
+
+fn convert_markup(text: &str, marks: MarkStyle) -> String {
     let mut walker = Walker::new(text, marks);
     let seen = disguised(text, &walker.bare_urls);
     let events =

@@ -10,6 +10,24 @@ fn plain(text: &str) -> String {
     convert(text, MarkStyle::Plain)
 }
 
+/// DEC-4: what may be passed over without parsing, and what may not.
+#[test]
+fn only_lines_of_words_are_passed_over() {
+    for text in
+        ["", "It is $310.00 - or two of $160.\n\nShall I book you in?", "Ärger = 1 > 0 #x", "www.a-b.c"]
+    {
+        assert!(holds_no_markup(text), "{text:?}");
+    }
+    for text in
+        ["- one", "1. one", "a\n- b", "a\n  b", "# a", "> a", "a\n===", "a*b", "a_b", "a`b", "a~b", "a\\b"]
+    {
+        assert!(!holds_no_markup(text), "{text:?}");
+    }
+    for text in ["[a](b)", "a <b>", "a &lt; b", "a | b\n:- | -", "a\r- b", "a\tb", "a\n\u{a0}b"] {
+        assert!(!holds_no_markup(text), "{text:?}");
+    }
+}
+
 /// Source, on WhatsApp, on a plain channel.
 type Case = (&'static str, &'static str, &'static str);
 
@@ -293,6 +311,17 @@ proptest! {
         prop_assume!(!text.lines().any(|line| line.starts_with("    ")) || !text.contains('*'));
         prop_assert_eq!(whatsapp(&text), text.clone());
         prop_assert_eq!(plain(&text), text);
+    }
+
+    /// DEC-4: what is passed over as holding no markup is what the parser would leave as it is.
+    #[test]
+    fn text_that_is_passed_over_holds_no_markup(
+        text in "([a-zA-Zéñ](\\PC|[a-z0-9 #>+=:.!(){}^$'\"-]){0,12}[ ]{0,3}\n{0,2}(www\\.a-b |https://a-b\\.c/d |[a-z] {1,5})?){0,5}"
+    ) {
+        if holds_no_markup(&text) {
+            prop_assert_eq!(convert_markup(&text, MarkStyle::Whatsapp), text.clone());
+            prop_assert_eq!(convert_markup(&text, MarkStyle::Plain), text);
+        }
     }
 
     /// ARC-62: no input panics, and letters and digits come out in order, whatever the markup around them.

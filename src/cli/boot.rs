@@ -1,6 +1,7 @@
 //! The order of boot (OPS-6, CLI-20): environment, tenant files, database, migrations, model, actors, and the port
 //! last. Whatever fails before the port is open is printed and ends the process with exit code 1.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use tokio::runtime::Runtime;
 use crate::actors::{Delivery, Limits, OutboxSettings, System, Wiring};
 use crate::config::{self, DatabaseUrl, Environment, ReservedNames, Settings, Tenant, Warning};
 use crate::domain::{Clock, ProcessId, Provider, SystemClock};
-use crate::manychat::{DevelopmentAccount, Residents};
+use crate::manychat::{DevelopmentAccount, ManyChatError, Residents};
 use crate::model::MockSwitch;
 use crate::playground::{self, Controls};
 use crate::store::embedded::{self, EmbeddedError, EmbeddedOptions, EmbeddedServer};
@@ -114,6 +115,25 @@ pub(super) fn cores() -> usize {
     std::thread::available_parallelism().map_or(2, std::num::NonZero::get).clamp(2, 4)
 }
 
+/// Whether the client of ManyChat can be built at all; it is thrown away. Before the database is touched: a key that
+/// cannot be sent is no reason to migrate.
+pub(super) fn check_manychat(settings: &Settings) -> anyhow::Result<()> {
+    if let Err(error) = manychat::client(&settings.manychat) {
+        anyhow::bail!("{error}{}", advice(&error));
+    }
+    Ok(())
+}
+
+/// What to do about a client that cannot be built, where its own words only say what is wrong.
+fn advice(error: &ManyChatError) -> &'static str {
+    match error {
+        ManyChatError::Unusable { problem } if problem.contains("MANYCHAT_API_TOKEN") => {
+            ": copy the key again, from ManyChat's Settings, API"
+        }
+        _ => "",
+    }
+}
+
 /// The database as the settings name it; the embedded server must outlive everything that uses it.
 pub(super) struct OpenDatabase {
     pub(super) address: Address,
@@ -134,8 +154,17 @@ pub(super) fn open_database(settings: &Settings) -> anyhow::Result<OpenDatabase>
 }
 
 /// The same for a command that works beside the service: where another process runs the embedded server, it is used
-/// together with that one and ends with it.
+/// together with that one and ends with it. It makes no new server, because a mistyped path would look like an empty
+/// database.
 pub(super) fn share_database(settings: &Settings) -> anyhow::Result<OpenDatabase> {
+    if let DatabaseUrl::Embedded(directory) = &settings.database {
+        anyhow::ensure!(
+            may_hold_server(directory),
+            "DATABASE_URL: there is no embedded database in {}: correct the directory, or start the service there first, \
+             which makes one (`agent serve`, `agent dev`)",
+            directory.display()
+        );
+    }
     open_database(settings).or_else(|error| {
         let in_use = matches!(error.downcast_ref(), Some(EmbeddedError::InUse { .. }));
         match &settings.database {
@@ -146,6 +175,18 @@ pub(super) fn share_database(settings: &Settings) -> anyhow::Result<OpenDatabase
             _ => Err(error),
         }
     })
+}
+
+/// False where nothing was ever kept. A directory that only others may look into is left to the server's own start, which
+/// says so.
+fn may_hold_server(directory: &Path) -> bool {
+    match std::fs::read_dir(directory) {
+        // A cluster's directory has its major version's name.
+        Ok(entries) => {
+            entries.flatten().any(|entry| entry.file_name().to_string_lossy().parse::<u32>().is_ok())
+        }
+        Err(error) => error.kind() != ErrorKind::NotFound,
+    }
 }
 
 /// Applies pending migrations over a connection of their own (MIG-1, MIG-3).
@@ -213,7 +254,8 @@ pub(super) fn start_system(
     controls: Option<&Controls>,
 ) -> anyhow::Result<System> {
     let pool = Database::new(database.clone(), runtime.handle().clone(), PoolLimits::default())?;
-    let (handle, orders) = manychat::channel();
+    let pulse = Pulse::new(ProcessId::fresh(), settings.process_dead);
+    let (handle, orders) = manychat::channel_of(pulse.clone());
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let context = TurnContext {
         tokens: TokenWriter::new(pool.clone(), handle.clone(), runtime.handle().clone()),
@@ -223,7 +265,7 @@ pub(super) fn start_system(
             .by(&clock),
         manychat: handle.clone(),
         clock,
-        pulse: Pulse::new(ProcessId::fresh(), settings.process_dead),
+        pulse,
         freed: Arc::new(Freed::default()),
         said_today: telemetry::OncePerDay::default(),
         settings: TurnSettings::of(settings),

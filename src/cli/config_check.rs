@@ -24,6 +24,7 @@ pub(super) struct CheckArguments {
 pub(super) fn run(arguments: &CheckArguments) -> anyhow::Result<ExitCode> {
     let mut loaded = boot::load()?;
     model::resolve(&loaded.settings.model)?;
+    boot::check_manychat(&loaded.settings)?;
     if arguments.online {
         let found = ask_manychat(&loaded)?;
         loaded.warnings.extend(found);

@@ -7,9 +7,9 @@ use std::process::ExitCode;
 use anyhow::Context;
 use tokio_postgres::Client;
 
-use super::boot::{self, Loaded};
+use super::boot::{self, Loaded, OpenDatabase};
 use super::local_http;
-use crate::store;
+use crate::store::{self, migrations};
 
 /// Checks the configuration (CLI-4), connects, and runs the command.
 pub(super) fn run(
@@ -18,7 +18,7 @@ pub(super) fn run(
     let loaded = boot::load()?;
     let database = boot::share_database(&loaded.settings)?;
     local_http::block_on(async {
-        let mut client = store::connect(&database.address).await.context("DATABASE_URL")?;
+        let mut client = connect(&database).await?;
         work(&loaded, &mut client).await
     })
 }
@@ -30,10 +30,17 @@ pub(super) fn run_with_two(
     let loaded = boot::load()?;
     let database = boot::share_database(&loaded.settings)?;
     local_http::block_on(async {
-        let mut client = store::connect(&database.address).await.context("DATABASE_URL")?;
-        let mut other = store::connect(&database.address).await.context("DATABASE_URL")?;
+        let mut client = connect(&database).await?;
+        let mut other = connect(&database).await?;
         work(&loaded, &mut client, &mut other).await
     })
+}
+
+/// A connection to a database that the service could use, too.
+pub(super) async fn connect(database: &OpenDatabase) -> anyhow::Result<Client> {
+    let client = store::connect(&database.address).await.context("DATABASE_URL")?;
+    migrations::check_encoding(&client).await.context("DATABASE_URL")?;
+    Ok(client)
 }
 
 /// Prints a result. A reader that has seen enough, such as `head`, is no error.

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use super::{boot, local_http};
+use super::{boot, database, local_http};
 use crate::config::{DatabaseUrl, Settings};
 use crate::domain::Provider;
 use crate::evals::{CaseOutcome, Suite, Totals};
-use crate::store::{self, embedded, eval_records};
+use crate::store::{embedded, eval_records};
 
 /// Writes one row and says so. A run of the mock writes none; one of chosen cases neither, because it says nothing about
 /// the others; nor one in which a turn had no model, because a gate must not open on its handoffs. Whatever goes wrong is
@@ -53,9 +53,9 @@ fn insert(settings: &Settings, suite: &Suite, outcomes: &[CaseOutcome]) -> anyho
         model: settings.model.agent.as_string(),
         outcomes: json!(statuses),
     };
-    let database = boot::share_database(settings)?;
+    let opened = boot::share_database(settings)?;
     local_http::block_on(async {
-        let client = store::connect(&database.address).await?;
+        let client = database::connect(&opened).await?;
         Ok(eval_records::insert(&client, &settings.tenant, &record).await?)
     })
 }

@@ -45,6 +45,7 @@ pub(super) fn run(
     // Taken first, so that nothing is started beside a process that has it, and opened last (CLI-20).
     let port = port(role, &loaded.settings).map(Port::take).transpose()?;
     let entrance = Entrance { port, connections, hangup };
+    boot::check_manychat(&loaded.settings)?;
     let database = boot::open_database(&loaded.settings)?;
     let system = actix::System::with_tokio_rt(move || runtime);
     let ended = system.block_on(live(role, runtime, loaded, database.address, entrance, running));

@@ -5,14 +5,13 @@ mod writing;
 
 use std::process::ExitCode;
 
-use anyhow::Context;
 use tokio::runtime::Handle;
 
 use super::boot::{self, Loaded, OpenDatabase};
-use super::local_http;
+use super::{database, local_http};
 use crate::domain::{Clock, SystemClock};
 use crate::store::backfill::{self, Scope};
-use crate::store::{self, Database, PoolLimits};
+use crate::store::{Database, PoolLimits};
 use writing::{Backfill, Ending, Tally};
 
 /// Most connections of the command (BF-1).
@@ -48,7 +47,7 @@ fn scope(loaded: &Loaded) -> Scope {
 /// BF-6, CLI-85. What was issued and has not arrived is no part of that count; it is told beside it, because such
 /// contacts would be answered without their history.
 async fn check(loaded: &Loaded, database: &OpenDatabase) -> anyhow::Result<ExitCode> {
-    let client = store::connect(&database.address).await.context("DATABASE_URL")?;
+    let client = database::connect(database).await?;
     let scope = scope(loaded);
     let missing = backfill::contacts_without_token(&client, &scope).await?;
     let days = loaded.tenant.rules.history_days;
@@ -67,7 +66,7 @@ async fn check(loaded: &Loaded, database: &OpenDatabase) -> anyhow::Result<ExitC
 async fn fill(loaded: &Loaded, database: &OpenDatabase) -> anyhow::Result<ExitCode> {
     let scope = scope(loaded);
     let total = {
-        let client = store::connect(&database.address).await.context("DATABASE_URL")?;
+        let client = database::connect(database).await?;
         backfill::contacts_without_token(&client, &scope).await?
     };
     let limits = PoolLimits { max_size: CONNECTIONS, ..PoolLimits::default() };

@@ -7,6 +7,7 @@ use std::io;
 use std::path::Path;
 
 use super::environment::VARIABLES;
+use super::files::advice;
 use super::{SettingsError, VariableFault, Warning};
 
 const FILE: &str = ".env";
@@ -17,7 +18,8 @@ const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 pub struct Environment {
     /// Every variable as it stands; the service knows some of them (CFG-5).
     pub variables: BTreeMap<String, String>,
-    /// Lines of `.env` that say nothing to the service, by number and never with their words (ENV-26).
+    /// Lines of `.env` that say nothing to the service, by number and never with their words (ENV-26), but a name that is
+    /// close to one that the service knows.
     pub warnings: Vec<Warning>,
     /// Variables the service knows whose value cannot be read; [`Settings::from_environment`] reports them with all
     /// others (ENV-1).
@@ -80,6 +82,7 @@ fn parse(content: &[u8]) -> Environment {
             Ok(_) if matches!(text, Cow::Owned(_)) => Err("is not UTF-8 text"),
             read => read,
         };
+        environment.warnings.extend(misspelt(name, index + 1));
         match (value, known(name)) {
             (Ok(value), _) => {
                 environment.faults.retain(|fault| fault.name != name);
@@ -95,6 +98,18 @@ fn parse(content: &[u8]) -> Environment {
         }
     }
     environment
+}
+
+/// A warning when a name that the service does not know is close to one that it knows. Any other is somebody else's
+/// (CFG-5), and so is a known name with a number behind it: nobody types `DATABASE_URL2` by mistake.
+fn misspelt(name: &str, line: usize) -> Option<Warning> {
+    let stem = name.trim_end_matches(|last: char| last.is_ascii_digit() || last == '_');
+    if known(name).or_else(|| known(stem)).is_some() {
+        return None;
+    }
+    let advice = advice(name, VARIABLES);
+    let text = format!("line {line}: `{name}` is no variable of this service, it has no effect{advice}");
+    (!advice.is_empty()).then(|| Warning::new(FILE, text))
 }
 
 /// The two halves of a line, or why it has none; `None` for a blank line and a comment.

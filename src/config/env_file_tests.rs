@@ -96,6 +96,40 @@ fn a_line_that_says_nothing_is_skipped_with_a_warning() {
     assert_eq!((comment.warnings.len(), comment.variables.len()), (0, 1));
 }
 
+/// DEC-6's advice for the lines of `.env`: a name close to one of ours is named with it and its line, and never with its value
+/// (ENV-26). Others' names are nobody's business (CFG-5), and those of the process neither.
+#[test]
+fn a_misspelt_name_is_answered_with_the_known_one() {
+    for (written, meant) in [
+        ("MANYCHAT_API_TOCEN", "MANYCHAT_API_TOKEN"),
+        ("RACE_DEADLINE", "RACE_DEADLINE_MS"),
+        ("DATABSE_URL", "DATABASE_URL"),
+        ("database_url", "DATABASE_URL"),
+        ("LOGLEVEL", "LOG_LEVEL"),
+    ] {
+        let environment = parsed(format!("PORT=1\n{written}=planted\n").as_bytes(), &[]);
+        let [warning] = environment.warnings.as_slice() else {
+            panic!("{written}: {:?}", environment.warnings)
+        };
+        let said = format!(
+            ".env: line 2: `{written}` is no variable of this service, it has no effect; did you mean `{meant}`?"
+        );
+        assert_eq!(warning.to_string(), said);
+    }
+    for theirs in [
+        "POSTGRES_PASSWORD",
+        "HOST",
+        "APP_ENV",
+        "GOOGLE_API_KEY",
+        "DATABASE_URL2",
+        "PORT_2",
+        "TEST_DATABASE_URL",
+    ] {
+        assert_eq!(parsed(format!("{theirs}=x\n").as_bytes(), &[]).warnings, [], "{theirs}");
+    }
+    assert_eq!(parsed(b"PORT=1\n", &[("DATABSE_URL", "x")]).warnings, []);
+}
+
 /// A variable of ours that cannot be read is a fault beside all others (ENV-1), named with its line and without its value
 /// (ENV-26); a later line or the process makes it good.
 #[test]

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use super::environment::SECRET_CHARACTERS;
+use super::reasoning::{base_name, openai_reasons};
 use super::variables::Variables;
-use super::{DatabaseUrl, ModelName, NodeEnv, Settings};
+use super::{DatabaseUrl, ModelName, NodeEnv, ReasoningEffort, Settings};
 use crate::domain::Provider;
 
 /// The secret as `.env.example` has it.
@@ -64,26 +65,35 @@ fn fallback(vars: &mut Variables<'_>, settings: &Settings) {
     }
 }
 
-/// RUN-11: Gemini models that cannot be told not to think do so inside the output limit.
+/// RUN-11: models that cannot be told not to think do so inside the output limit, the fallback as well as the first one.
 fn thinking(vars: &mut Variables<'_>, settings: &Settings) {
     let model = &settings.model;
     if model.max_output_tokens >= ROOM_TO_THINK {
         return;
     }
-    let thinking = std::iter::once(&model.agent).chain(&model.fallback).filter(|model| always_thinks(model));
+    let configured = || std::iter::once(&model.agent).chain(&model.fallback);
+    let thinks_little =
+        matches!(model.reasoning_effort, Some(ReasoningEffort::Minimal | ReasoningEffort::Low));
+    let by_effort = |name: &&ModelName| name.provider == Provider::OpenAi && openai_reasons(&name.model);
+    let has_effort = configured().any(|name| by_effort(&name));
+    let thinking = configured().filter(|name| always_thinks(name) || by_effort(name) && !thinks_little);
     let names: Vec<String> = thinking.map(ModelName::as_string).collect();
-    if !names.is_empty() {
-        let text = format!(
-            "is {}: {} thinks inside it and may have nothing left for the reply; at least {ROOM_TO_THINK} is safer",
-            model.max_output_tokens,
-            names.join(" and ")
-        );
-        vars.warn("AGENT_MAX_OUTPUT_TOKENS", text);
+    if names.is_empty() {
+        return;
     }
+    let mut text = format!(
+        "is {}: {} thinks inside it and may have nothing left for the reply; at least {ROOM_TO_THINK} is safer",
+        model.max_output_tokens,
+        names.join(" and ")
+    );
+    if has_effort && !thinks_little {
+        text.push_str(", or AGENT_REASONING_EFFORT=minimal or low for the models of openai");
+    }
+    vars.warn("AGENT_MAX_OUTPUT_TOKENS", text);
 }
 
 fn always_thinks(model: &ModelName) -> bool {
-    let name = model.model.rsplit('/').next().unwrap_or_default();
+    let name = base_name(&model.model);
     let others = ["gemini-1", "gemini-2.0", "gemini-2.5-flash"];
     model.provider == Provider::Google
         && name.starts_with("gemini-")

@@ -57,6 +57,42 @@ fn a_model_that_thinks_inside_a_low_limit_warns() {
     }
 }
 
+/// 01/RUN-11, ENV-12: a model of OpenAI that reasons wants more room than the default, or to be told to think little;
+/// as the fallback too, where it shows only in an outage.
+#[test]
+fn a_model_that_reasons_without_being_told_to_think_little_warns() {
+    let found = |variable: &str, model: &str, effort: &str, limit: &str| {
+        let changes = [
+            (variable, model),
+            ("OPENAI_API_KEY", "x"),
+            ("AGENT_REASONING_EFFORT", effort),
+            ("AGENT_MAX_OUTPUT_TOKENS", limit),
+        ];
+        warnings(&[LIVE, &changes[..]].concat())
+    };
+    for variable in ["AGENT_MODEL", "AGENT_FALLBACK_MODEL"] {
+        for model in
+            ["openai:gpt-5-mini", "openai:o4-mini", "openai:openai/gpt-5", "openai:ft:o4-mini:org::id"]
+        {
+            for effort in [" ", "medium", "high"] {
+                let warned = found(variable, model, effort, "1999");
+                assert_eq!(warned.len(), 1, "{variable}={model}, {effort}");
+                assert!(warned[0].starts_with("AGENT_MAX_OUTPUT_TOKENS: is 1999: "), "{warned:?}");
+                assert!(
+                    warned[0].contains(model) && warned[0].contains("AGENT_REASONING_EFFORT"),
+                    "{warned:?}"
+                );
+            }
+            assert!(found(variable, model, "minimal", "400").is_empty(), "{model}");
+            assert!(found(variable, model, "low", "400").is_empty(), "{model}");
+            assert!(found(variable, model, " ", "2000").is_empty(), "{model}");
+        }
+        assert!(found(variable, "openai:gpt-4.1-mini", " ", "400").is_empty());
+    }
+    let google = found("AGENT_MODEL", "google:gemini-2.5-pro", " ", "400");
+    assert!(google.iter().all(|line| !line.contains("AGENT_REASONING_EFFORT")), "{google:?}");
+}
+
 /// ENV-17, GAP-DL-12, DEC-16
 #[test]
 fn missing_parts_of_the_delivery_warn() {

@@ -16,6 +16,7 @@ mod mutation_tests;
 mod plugins;
 mod pricing;
 mod proxies;
+mod reasoning;
 mod rules;
 mod settings;
 mod tenant;
@@ -37,6 +38,7 @@ pub use eval_settings::EvalSettings;
 pub use files::Fault;
 pub use plugins::{PluginsError, PluginsProblem, check_plugins};
 pub use proxies::TrustedProxies;
+pub use reasoning::{base_name, openai_reasons, openai_refuses_temperature};
 pub use rules::{Budget, Burst, HandoffRule, Learning, Messages, OpeningTrigger, RateLimit, Rules, Takeover};
 pub use settings::{
     DatabaseUrl, LogLevel, ManyChatSettings, ModelName, ModelNameError, ModelSettings, NodeEnv,

@@ -361,6 +361,33 @@ fn what_the_reference_lets_pass_warns() {
     }
 }
 
+/// DEC-1, 01 section 17: a price that the reference said otherwise is told at load, once for each currency.
+#[test]
+fn a_price_that_the_reference_said_otherwise_warns() {
+    let priced = |first: (u64, &str), second: (u64, &str)| {
+        let mut files = Files::demo()
+            .set("catalog.currency", json!(first.1))
+            .set("catalog.offerings.0.price", json!({ "amount": first.0, "currency": first.1 }))
+            .set("catalog.offerings.1.price", json!({ "amount": second.0, "currency": second.1 }));
+        files.tools = None;
+        let mut warnings = files.warnings();
+        warnings.retain(|warning| warning.contains("replaces"));
+        warnings
+    };
+    let found = priced((4_500_000, "CLP"), (100, "CLP"));
+    let start = "catalog.json: offerings.0.price.amount: 4500000 CLP is said as 4,500,000 CLP; the service that this \
+                 one replaces said 45,000.00 CLP: ";
+    assert!(
+        found.len() == 1 && found[0].starts_with(start) && found[0].contains("write 45000,"),
+        "{found:?}"
+    );
+    let found = priced((1_500, "JPY"), (1_250_000, "kwd"));
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found[1].contains("1,250.000 kwd") && found[1].contains("12,500.00 kwd"), "{found:?}");
+    assert!(found[1].contains("write 12500000,"), "{found:?}");
+    assert_eq!(priced((0, "PYG"), (31_000, "USD")), Vec::<String>::new(), "nothing is free in both");
+}
+
 /// GAP-CFG-7: a hash for each file that was read, of its bytes.
 #[test]
 fn every_file_has_a_content_hash() {

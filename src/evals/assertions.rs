@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::bench::Observed;
 use super::case::Case;
 use crate::config::Catalog;
-use crate::model::{self, Intervention, LeakCheck};
+use crate::model::{self, Figures, Intervention, LeakCheck};
 
 /// One assertion that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,6 +54,8 @@ pub enum FailureCode {
 pub struct Standard<'a> {
     /// The amounts and facts that may be stated.
     pub catalog: &'a Catalog,
+    /// The figures of that catalog, for the rule of the request path.
+    pub figures: &'a Figures,
     /// What gives the prompt away, built from the prompt itself (A-6, ASSERT-3).
     pub leaks: &'a LeakCheck,
     /// Longest time of a turn.
@@ -68,7 +70,7 @@ pub fn check(case: &Case, seen: &Observed, standard: &Standard<'_>) -> Vec<Failu
     escalation(case, seen, &mut found);
     actions(case, seen, &mut found);
     if case.must_not_invent_prices {
-        prices(&said, standard.catalog, &mut found);
+        prices(&said, standard, &mut found);
     }
     structure(case, seen, standard.leaks, &mut found);
     texts(case, &said, &mut found);
@@ -126,9 +128,15 @@ fn listed(actions: &[String]) -> String {
     if actions.is_empty() { "no action".to_owned() } else { format!("[{}]", actions.join(", ")) }
 }
 
-/// A-5, ASSERT-2
-fn prices(said: &str, catalog: &Catalog, found: &mut Findings) {
-    let invented = model::ungrounded_amounts(said, catalog);
+/// A-5, ASSERT-1, ASSERT-2: an amount is invented when either rule finds it, the one of PRICE-2, which knows pesos and
+/// dollars, or that of the request path, which knows the other currencies.
+fn prices(said: &str, standard: &Standard<'_>, found: &mut Findings) {
+    let mut invented = model::ungrounded_amounts(said, standard.catalog);
+    for amount in standard.figures.unpublished(said) {
+        if !invented.contains(&amount) {
+            invented.push(amount);
+        }
+    }
     if !invented.is_empty() {
         let message = format!("amounts that the catalog does not hold: {}", invented.join(", "));
         found.add(FailureCode::Price, message);

@@ -13,7 +13,8 @@ fn failures(case: &Case, seen: &Observed) -> Vec<Failure> {
 fn within(case: &Case, seen: &Observed, max_latency: Duration) -> Vec<Failure> {
     let tenant = demo::tenant().unwrap();
     let system = SystemPrompt::build(&tenant);
-    check(case, seen, &Standard { catalog: &tenant.catalog, leaks: system.leaks(), max_latency })
+    let (catalog, figures) = (&tenant.catalog, Figures::of_catalog(&tenant.catalog));
+    check(case, seen, &Standard { catalog, figures: &figures, leaks: system.leaks(), max_latency })
 }
 
 /// The code and message of the only failure.
@@ -80,6 +81,56 @@ fn an_invented_price_is_named() {
     assert!(said.ends_with(": 999"), "{said}");
     holds(&answer(""), &invented);
     holds(&answer(flag), &seen(&["$450.00, 615 USD or $285; $120 keeps your bench. Bench 999 is free."]));
+}
+
+/// A-5: in every currency, before and behind the number, also where the tenant's is another; what the catalog holds
+/// stays allowed in each of them.
+#[test]
+fn an_invented_price_is_found_in_every_currency() {
+    let case = answer(r#", "must_not_invent_prices": true"#);
+    for currency in ["EUR", "USD", "GBP", "BRL"] {
+        let mut tenant = demo::tenant().unwrap();
+        tenant.catalog.currency = currency.to_owned();
+        for offering in &mut tenant.catalog.offerings {
+            offering.price.currency = currency.to_owned();
+        }
+        let (system, figures) = (SystemPrompt::build(&tenant), Figures::of_catalog(&tenant.catalog));
+        let standard = Standard {
+            catalog: &tenant.catalog,
+            figures: &figures,
+            leaks: system.leaks(),
+            max_latency: BUDGET,
+        };
+        let codes = |text: &str| text.replace("XXX", currency);
+        for invented in [
+            "999 XXX",
+            "999.00 XXX",
+            "XXX 999",
+            "XXX999",
+            "€999",
+            "999 €",
+            "999 euros",
+            "ARS 999",
+            "U$S 999",
+            "999 dollars",
+            "MXN 999",
+            "R$ 999",
+            "999 reais",
+        ] {
+            let found = check(&case, &seen(&[&codes(invented)]), &standard);
+            assert_eq!(found.len(), 1, "{currency}: {invented}");
+            assert_eq!(found[0].code, FailureCode::Price);
+            let named = found[0].message.rsplit(": ").next().unwrap();
+            assert!(matches!(named, "999" | "999.00"), "{}", found[0].message);
+        }
+        for (invented, named) in [("$99", "99"), ("999k XXX", "999k")] {
+            let found = check(&case, &seen(&[&codes(invented)]), &standard);
+            assert!(found.len() == 1 && found[0].message.ends_with(&format!(": {named}")), "{found:?}");
+        }
+        for fine in ["450 XXX", "XXX 450.00", "€450", "450,00 €", "615 euros, 24 hours, 3 benches"] {
+            assert_eq!(check(&case, &seen(&[&codes(fine)]), &standard), [], "{currency}: {fine}");
+        }
+    }
 }
 
 /// A-6, A-7, ASSERT-1, ASSERT-3: the constants of the prompt and of the schema; an echo fails without any flag.

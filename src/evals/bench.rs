@@ -12,7 +12,7 @@ use crate::config::Tenant;
 use crate::domain::{ChannelName, ContactText, ConversationId, EscalationReason, Usd};
 use crate::funnel::Standing;
 use crate::model::{
-    self, Bill, HistoryTurn, Intervention, Reply, Runner, Spent, SystemPrompt, TurnInput, TurnResult,
+    self, Bill, Figures, HistoryTurn, Intervention, Reply, Runner, Spent, SystemPrompt, TurnInput, TurnResult,
 };
 use crate::tools::{Action, Ending, FlowMode, Known, Offer, TurnTools};
 use crate::turn::{Decision, Draft};
@@ -66,6 +66,7 @@ pub struct Bench {
     runner: Runner,
     tenant: Arc<Tenant>,
     system: SystemPrompt,
+    figures: Figures,
     channel: ChannelName,
     limits: Limits,
 }
@@ -75,7 +76,8 @@ impl Bench {
     #[must_use]
     pub fn new(runner: Runner, tenant: Arc<Tenant>, channel: ChannelName, limits: Limits) -> Self {
         let system = SystemPrompt::build(&tenant);
-        Self { runner, tenant, system, channel, limits }
+        let figures = Figures::of_catalog(&tenant.catalog);
+        Self { runner, tenant, system, figures, channel, limits }
     }
 
     /// The model string.
@@ -89,6 +91,7 @@ impl Bench {
     pub fn standard(&self) -> Standard<'_> {
         Standard {
             catalog: &self.tenant.catalog,
+            figures: &self.figures,
             leaks: self.system.leaks(),
             max_latency: self.limits.max_latency,
         }
@@ -170,6 +173,7 @@ fn known(contact: Option<&Contact>) -> Known {
         intent: contact.intent,
         offering: contact.offering.clone(),
         opening_spent: !contact.opening_due,
+        ..Known::default()
     }
 }
 

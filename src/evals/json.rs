@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::assertions::Failure;
 use super::case::PastTurn;
 use super::error::EvalError;
-use super::judge::{Judge, Lost, Verdict};
+use super::judge::{Judge, Verdict};
 use super::outcome::{CaseOutcome, Run, Status};
 use super::suite::Suite;
 use crate::domain::{EscalationReason, millis};
@@ -126,11 +126,20 @@ pub struct JudgeReport {
     /// Samples that came to nothing, in calibration and verdicts: a call failed, or its answer does not count (JUDGE-10).
     #[serde(default)]
     pub failed_samples: usize,
-    /// Why the first of them did.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub first_error: Option<String>,
+    /// Why they did, the commonest reason first. Reports of earlier versions have none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failures: Vec<LostSamples>,
     /// What calibration and verdicts cost, in US dollars.
     pub cost_usd: f64,
+}
+
+/// Samples of a judge that came to nothing for one reason (JUDGE-32).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LostSamples {
+    /// The name of a failed call, or that the answer does not count.
+    pub reason: String,
+    /// How many.
+    pub samples: usize,
 }
 
 /// One group of criteria.
@@ -238,7 +247,9 @@ impl JudgeReport {
     fn of(judge: &Judge, outcomes: &[CaseOutcome]) -> Self {
         let judged = || outcomes.iter().flat_map(CaseOutcome::runs).filter_map(|run| run.judged.as_ref());
         let spent: Decimal = judged().map(|judged| judged.cost.get()).sum();
-        let Lost { samples, first } = judge.lost();
+        let lost = judge.lost();
+        let failures =
+            lost.reasons().iter().cloned().map(|(reason, samples)| LostSamples { reason, samples });
         let groups = judge.agreements().iter().map(|found| GroupReport {
             group: found.group.to_string(),
             items: found.items(),
@@ -249,8 +260,8 @@ impl JudgeReport {
         Self {
             model: judge.model().to_owned(),
             groups: groups.collect(),
-            failed_samples: samples,
-            first_error: first,
+            failed_samples: lost.samples(),
+            failures: failures.collect(),
             ungraded: judged().map(super::judge::Judged::ungraded).sum(),
             cost_usd: dollars(spent + judge.calibration_cost().get()),
         }

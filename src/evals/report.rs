@@ -106,18 +106,32 @@ fn judge_lines(judge: &JudgeReport) -> String {
         };
         lines += &format!("  {:<20} agreed on {} of {}{grades}\n", group.group, group.agreed, group.items);
     }
-    if judge.failed_samples > 0 {
-        let first = judge.first_error.as_deref().unwrap_or("unknown");
-        // The model works and its answers do not count: that is not for `model check` to find.
-        let advice = match first {
-            NO_VERDICT => {
-                "the judge answers, but not as asked or with evidence that is not in the reply; try another"
-            }
-            _ => "agent model check",
-        };
-        lines += &format!("  {} samples failed, the first with {first}: {advice}\n", judge.failed_samples);
-    }
+    lines += &lost_lines(judge);
     lines + &format!("  {} criteria ungraded  judge cost ${:.4}\n", judge.ungraded, judge.cost_usd)
+}
+
+/// JUDGE-32: each reason with its count, the commonest first, and what to do. A judge whose answers do not count is up,
+/// so `model check` would find nothing.
+fn lost_lines(judge: &JudgeReport) -> String {
+    if judge.failed_samples == 0 {
+        return String::new();
+    }
+    let counted: Vec<String> =
+        judge.failures.iter().map(|lost| format!("{} with {}", lost.samples, lost.reason)).collect();
+    let head = format!("  {} samples failed: {}\n", judge.failed_samples, counted.join(", "));
+    let answers: usize =
+        judge.failures.iter().filter(|lost| lost.reason == NO_VERDICT).map(|lost| lost.samples).sum();
+    let calls = judge.failed_samples.saturating_sub(answers);
+    let calls = (calls > 0).then_some((calls, "no answer came: agent model check"));
+    let answers = (answers > 0).then_some((
+        answers,
+        "the judge answers, but not as asked or with evidence that is not in the reply; try another",
+    ));
+    let mut advice: Vec<(usize, &str)> = calls.into_iter().chain(answers).collect();
+    advice.sort_by_key(|(samples, _)| std::cmp::Reverse(*samples));
+    let advice: String =
+        advice.iter().map(|(samples, said)| format!("    {samples} times {said}\n")).collect();
+    head + &advice
 }
 
 /// Words of a model or of a file must not drive the terminal, and a carriage return must not overwrite a mark.

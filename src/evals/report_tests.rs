@@ -1,7 +1,7 @@
 use std::num::NonZeroU32;
 
 use super::*;
-use crate::evals::json::{GroupReport, Report};
+use crate::evals::json::{GroupReport, LostSamples, Report};
 use crate::evals::outcome::run_case;
 use crate::evals::test_support::{Scripted, answer, bench_of, reply, tenant};
 
@@ -81,12 +81,12 @@ fn the_judge_is_summed_up_apart() {
         calibrated,
         missing_label: (!calibrated).then(|| "fail".to_owned()),
     };
-    let mut judge = JudgeReport {
+    let judge = JudgeReport {
         model: "mock:judge".to_owned(),
         groups: vec![group(true), group(false)],
         ungraded: 7,
         failed_samples: 12,
-        first_error: Some("provider_status_401".to_owned()),
+        failures: lost(&[("provider_status_429", 11), (NO_VERDICT, 1)]),
         cost_usd: 0.5,
     };
     let totals = Totals { passed: 1, judged_fail: 2, judged_pass: 3, reviewed: 4, ..Totals::default() };
@@ -94,18 +94,45 @@ fn the_judge_is_summed_up_apart() {
     for part in [
         "agreed on 4 of 4\n",
         "agreed on 2 of 4, not calibrated: it graded nothing (no item is labelled fail)\n",
-        "  12 samples failed, the first with provider_status_401: agent model check\n",
         "7 criteria ungraded  judge cost $0.5000",
         "1 passed, 0 failed, 2 judged-fail, 3 judged-pass, 4 to review",
     ] {
         assert!(lines.contains(part), "{part} in {lines}");
     }
-    // JUDGE-10: such a judge is up, so `model check` would find nothing.
-    judge.first_error = Some(NO_VERDICT.to_owned());
-    let lines = summary(&totals, Some(&judge));
-    assert!(
-        lines.contains("no verdict that counts: the judge answers, but") && !lines.contains("model check")
-    );
+}
+
+fn lost(reasons: &[(&str, usize)]) -> Vec<LostSamples> {
+    let of =
+        |(reason, samples): &(&str, usize)| LostSamples { reason: (*reason).to_owned(), samples: *samples };
+    reasons.iter().map(of).collect()
+}
+
+/// JUDGE-10, JUDGE-32: every reason with its count; `model check` is the advice for calls that failed, another judge for
+/// answers that do not count, and the commoner of the two stands first.
+#[test]
+fn the_advice_for_lost_samples_follows_their_counts() {
+    let said = |reasons: &[(&str, usize)]| {
+        let judge = JudgeReport {
+            model: "mock:judge".to_owned(),
+            groups: Vec::new(),
+            ungraded: 0,
+            failed_samples: reasons.iter().map(|(_, samples)| samples).sum(),
+            failures: lost(reasons),
+            cost_usd: 0.0,
+        };
+        summary(&Totals::default(), Some(&judge))
+    };
+    let mixed = said(&[("provider_status_429", 6), (NO_VERDICT, 4), ("aborted", 2)]);
+    let expected = "  12 samples failed: 6 with provider_status_429, 4 with no verdict that counts, 2 with aborted\n    \
+                    8 times no answer came: agent model check\n    \
+                    4 times the judge answers, but not as asked";
+    assert!(mixed.contains(expected), "{mixed}");
+    let answers = said(&[(NO_VERDICT, 12)]);
+    assert!(answers.contains("the judge answers, but") && !answers.contains("model check"), "{answers}");
+    let dead = said(&[("provider_status_401", 12)]);
+    assert!(dead.contains("12 times no answer came: agent model check\n"), "{dead}");
+    assert!(!dead.contains("the judge answers"), "{dead}");
+    assert!(!said(&[]).contains("failed:"));
 }
 
 /// 07/REP-8, DEC-35: the keys of the object; it reads back as it was written.

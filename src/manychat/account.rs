@@ -53,9 +53,7 @@ pub enum AccountError {
     #[error(transparent)]
     Client(#[from] ManyChatError),
     /// ManyChat refused: with 401 or 403 the key is wrong or the account is not Pro.
-    #[error(
-        "ManyChat refused to list its {list} with {status}: check MANYCHAT_API_TOKEN and that the account is Pro"
-    )]
+    #[error("ManyChat refused to list its {list} with {status}: {}", what_to_check(*status))]
     Refused {
         /// What was asked for.
         list: &'static str,
@@ -68,6 +66,15 @@ pub enum AccountError {
     /// An answer that is no such list.
     #[error("ManyChat answered, but not with a list of {0}: check MANYCHAT_API_BASE")]
     Unreadable(&'static str),
+}
+
+/// A redirect is never followed (GAP-DL-13), and comes from something before ManyChat's API or in its place.
+fn what_to_check(status: u16) -> &'static str {
+    match status {
+        300..400 => "that is a redirect, which ManyChat's API never answers: correct MANYCHAT_API_BASE",
+        404 => "check MANYCHAT_API_BASE, then MANYCHAT_API_TOKEN and that the account is Pro",
+        _ => "check MANYCHAT_API_TOKEN and that the account is Pro",
+    }
 }
 
 #[derive(Deserialize)]

@@ -66,7 +66,8 @@ pub enum ManyChatError {
 /// Why there was no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LostBy {
-    /// Nothing within the limit, time in the queue included for calls inside a request (API-45).
+    /// Nothing within the limit, time in the queue included for calls inside a request (API-45). What was still in the
+    /// queue by then is [`Unstarted::OutOfTime`].
     Timeout,
     /// The caller's own, shorter limit ended it (API-46).
     Aborted,
@@ -83,6 +84,10 @@ pub enum Unstarted {
     QueueFull,
     /// Whoever asked for it has refused it when its turn came.
     NotWanted,
+    /// ManyChat's rate, or a pause that it has asked for, leaves no room while the caller waits (GAP-DL-7, GAP-DL-8).
+    Paused,
+    /// Its turn did not come while the caller waited (API-3, GAP-DL-7).
+    OutOfTime,
     /// The process is ending, or the part that calls ManyChat has just been restarted.
     Stopped,
 }
@@ -204,6 +209,8 @@ impl Unstarted {
             Self::HeartbeatTooOld => "this process has not proved for too long that it is alive",
             Self::QueueFull => "too many calls are waiting",
             Self::NotWanted => "it is not wanted any longer",
+            Self::Paused => "ManyChat wants fewer calls for longer than this one can wait",
+            Self::OutOfTime => "its turn at ManyChat did not come in time",
             Self::Stopped => "the process is stopping or restarting its deliveries",
         }
     }

@@ -68,8 +68,14 @@ fn a_failure_that_nobody_knows_is_tried_again() {
     for status in [500, 505, 520, 529, 599, 600, 999] {
         assert_eq!(api(status).class(), Class::Retryable, "{status}");
     }
-    for reason in [Unstarted::HeartbeatTooOld, Unstarted::QueueFull, Unstarted::NotWanted, Unstarted::Stopped]
-    {
+    for reason in [
+        Unstarted::HeartbeatTooOld,
+        Unstarted::QueueFull,
+        Unstarted::NotWanted,
+        Unstarted::Paused,
+        Unstarted::OutOfTime,
+        Unstarted::Stopped,
+    ] {
         let error = ManyChatError::NotStarted { reason };
         assert_eq!((error.class(), error.may_have_acted()), (Class::Retryable, false), "{error}");
     }
@@ -96,6 +102,8 @@ fn an_operator_reads_the_class_of_every_error() {
         (not_started(Unstarted::HeartbeatTooOld), "other"),
         (not_started(Unstarted::QueueFull), "other"),
         (not_started(Unstarted::NotWanted), "other"),
+        (not_started(Unstarted::Paused), "other"),
+        (not_started(Unstarted::OutOfTime), "other"),
         (not_started(Unstarted::Stopped), "other"),
     ] {
         let stored = [error.to_string(), outbox::reason_of(1, 3, &error.to_string())];
@@ -126,6 +134,11 @@ fn an_error_keeps_its_words() {
         status: 200,
         problem: "the body is not JSON",
     };
+    let paused = ManyChatError::NotStarted { reason: Unstarted::Paused };
+    assert_eq!(
+        words(paused),
+        "the call to ManyChat was not started: ManyChat wants fewer calls for longer than this one can wait"
+    );
     let text = "ManyChat answered /fb/subscriber/setCustomFieldByName with 200, but the body is not JSON";
     assert_eq!(words(answered), text);
 }

@@ -4,18 +4,20 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, timeout_at};
 
 use super::client::CALL_LIMIT;
 use super::error::{LostBy, ManyChatError, Unstarted};
 use super::request::{Action, Answer, ContactInfo, Priority, Request};
 use super::wire::Endpoint;
 use crate::domain::{ContactText, Redacted, SubscriberId};
+use crate::store::Pulse;
 
 /// Most orders that may be open at once in a process (ARC-23): more than ten minutes of work at ManyChat's rate.
 const MOST_OPEN: usize = 10_000;
@@ -26,6 +28,7 @@ pub struct Handle {
     letters: mpsc::UnboundedSender<Letter>,
     open: Arc<AtomicUsize>,
     next: Arc<AtomicU64>,
+    pulse: Pulse,
 }
 
 /// Where the actor takes orders out. It outlives an actor that fails, so that its successor finds them.
@@ -88,24 +91,59 @@ pub struct Order {
     pub slot: AnswerSlot,
     /// What has to be done before the first call.
     pub gate: Option<Gate>,
+    /// When its caller stops waiting; `None` in the background.
+    pub until: Option<std::time::Instant>,
+    /// The process's unbroken life when it was asked for: after a silence others may have done it (ARC-44).
+    pub life: u64,
 }
 
 /// The place for one answer. Dropped without one, it tells the caller truthfully what is known.
 #[derive(Debug)]
 pub struct AnswerSlot {
     answer: Option<oneshot::Sender<Result<Answer, ManyChatError>>>,
-    started: Arc<AtomicBool>,
+    fate: Arc<Fate>,
     endpoint: Endpoint,
     open: Arc<AtomicUsize>,
 }
 
-/// A fresh handle and the other end of its channel.
+/// Whether an order was begun or given up: whichever comes first, decided once, so that no caller is told that nothing
+/// was sent while a call begins (ARC-41).
+#[derive(Debug, Default)]
+struct Fate(AtomicU8);
+
+impl Fate {
+    const BEGUN: u8 = 1;
+    const GIVEN_UP: u8 = 2;
+
+    /// False when the order was given up before.
+    fn begin(&self) -> bool {
+        let before = self.0.compare_exchange(0, Self::BEGUN, Ordering::AcqRel, Ordering::Acquire);
+        before != Err(Self::GIVEN_UP)
+    }
+
+    /// Without effect on an order that has begun.
+    fn give_up(&self) {
+        let _ = self.0.compare_exchange(0, Self::GIVEN_UP, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    fn has_begun(&self) -> bool {
+        self.0.load(Ordering::Acquire) == Self::BEGUN
+    }
+}
+
+/// A fresh handle and the other end of its channel. What is asked for is marked with the life that `pulse` then has (ARC-44).
 #[must_use]
-pub fn channel() -> (Handle, Orders) {
+pub fn channel_of(pulse: Pulse) -> (Handle, Orders) {
     let (sender, letters) = mpsc::unbounded_channel();
-    let handle =
-        Handle { letters: sender, open: Arc::new(AtomicUsize::new(0)), next: Arc::new(AtomicU64::new(0)) };
+    let (open, next) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicU64::new(0)));
+    let handle = Handle { letters: sender, open, next, pulse };
     (handle, Orders { letters })
+}
+
+/// The same for a test in which no process falls silent.
+#[cfg(test)]
+pub fn channel() -> (Handle, Orders) {
+    channel_of(Pulse::new(crate::domain::ProcessId::fresh(), Duration::from_secs(20)))
 }
 
 impl Handle {
@@ -180,7 +218,8 @@ impl Handle {
             Request { contact: contact.clone(), priority: Priority::InRequest, action: Action::GetInfo };
         let aborted =
             ManyChatError::Connection { endpoint: Endpoint::GetInfo, reason: LostBy::Aborted, sent: false };
-        match tokio::time::timeout(limit, self.submit(request)).await {
+        let until = Instant::now() + limit.min(CALL_LIMIT);
+        match timeout_at(until, self.place(request, None, Some(until))?).await {
             Ok(Ok(Answer::Contact(info))) => Ok(info),
             // Only a read is answered with a contact, and a read with nothing else.
             Ok(Ok(Answer::Accepted)) => Ok(ContactInfo::default()),
@@ -190,25 +229,30 @@ impl Handle {
     }
 
     /// Hands in a request and waits for its outcome. A call inside a request has 10 s in all, time in the queue
-    /// included (API-45); in the background only the call itself is limited, so that a long queue makes no failed
+    /// included (API-3); in the background only the call itself is limited, so that a long queue makes no failed
     /// attempts (GAP-DL-7). Drop the future to withdraw.
     ///
     /// # Errors
-    /// As the call failed.
+    /// As the call failed. Of a call inside a request [`ManyChatError::NotStarted`] when its turn does not come in time:
+    /// at once when that is known before.
     pub async fn submit(&self, request: Request) -> Result<Answer, ManyChatError> {
         self.submit_through(request, None).await
     }
 
     async fn submit_through(&self, request: Request, gate: Option<Gate>) -> Result<Answer, ManyChatError> {
-        let priority = request.priority;
-        let ticket = self.place(request, gate)?;
-        if priority == Priority::Background {
-            return ticket.await;
+        if request.priority == Priority::Background {
+            return self.place(request, gate, None)?.await;
         }
-        let (endpoint, started) = (ticket.endpoint, Arc::clone(&ticket.started));
-        tokio::time::timeout(CALL_LIMIT, ticket).await.unwrap_or_else(|_| {
-            let sent = started.load(Ordering::Acquire);
-            Err(ManyChatError::Connection { endpoint, reason: LostBy::Timeout, sent })
+        let until = Instant::now() + CALL_LIMIT;
+        let ticket = self.place(request, gate, Some(until))?;
+        let (endpoint, fate) = (ticket.endpoint, Arc::clone(&ticket.fate));
+        // The ticket is gone when its time is over: what has not begun by then does not begin any more.
+        timeout_at(until, ticket).await.unwrap_or_else(|_| {
+            Err(if fate.has_begun() {
+                ManyChatError::Connection { endpoint, reason: LostBy::Timeout, sent: true }
+            } else {
+                ManyChatError::NotStarted { reason: Unstarted::OutOfTime }
+            })
         })
     }
 
@@ -218,7 +262,14 @@ impl Handle {
         self.open.load(Ordering::Acquire)
     }
 
-    fn place(&self, request: Request, gate: Option<Gate>) -> Result<Ticket, ManyChatError> {
+    fn place(
+        &self,
+        request: Request,
+        gate: Option<Gate>,
+        until: Option<Instant>,
+    ) -> Result<Ticket, ManyChatError> {
+        // Not when the actor takes the letter: the machine may stand still in between (ARC-44).
+        let life = self.pulse.life();
         let not_started = |reason| ManyChatError::NotStarted { reason };
         if self.open() >= MOST_OPEN {
             return Err(not_started(Unstarted::QueueFull));
@@ -227,17 +278,18 @@ impl Handle {
         let (sender, answer) = oneshot::channel();
         let id = OrderId(self.next.fetch_add(1, Ordering::Relaxed));
         let endpoint = request.action.endpoint();
-        let started = Arc::new(AtomicBool::new(false));
+        let fate = Arc::new(Fate::default());
         let slot = AnswerSlot {
             answer: Some(sender),
-            started: Arc::clone(&started),
+            fate: Arc::clone(&fate),
             endpoint,
             open: Arc::clone(&self.open),
         };
+        let until = until.map(Instant::into_std);
         // A letter that cannot be sent is dropped, and its slot with it.
-        let sent = self.letters.send(Letter::Place(Order { id, request, slot, gate }));
+        let sent = self.letters.send(Letter::Place(Order { id, request, slot, gate, until, life }));
         sent.map_err(|_| not_started(Unstarted::Stopped))?;
-        Ok(Ticket { id, answer, started, endpoint, letters: self.letters.clone(), answered: false })
+        Ok(Ticket { id, answer, fate, endpoint, letters: self.letters.clone(), answered: false })
     }
 }
 
@@ -245,7 +297,7 @@ impl Handle {
 struct Ticket {
     id: OrderId,
     answer: oneshot::Receiver<Result<Answer, ManyChatError>>,
-    started: Arc<AtomicBool>,
+    fate: Arc<Fate>,
     endpoint: Endpoint,
     letters: mpsc::UnboundedSender<Letter>,
     answered: bool,
@@ -266,6 +318,7 @@ impl Future for Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         if !self.answered {
+            self.fate.give_up();
             // Without a receiver there is nothing left to withdraw from.
             let _ = self.letters.send(Letter::Withdraw(self.id));
         }
@@ -280,9 +333,11 @@ impl Orders {
 }
 
 impl AnswerSlot {
-    /// A call for this order is about to be made: from now on it may have been carried out.
-    pub fn started(&self) {
-        self.started.store(true, Ordering::Release);
+    /// Asks whether a call for this order may be made, right before it: from then on it may have been carried out. False
+    /// when its caller has given it up before its first call; then no call is to be made.
+    #[must_use]
+    pub fn start(&self) -> bool {
+        self.fate.begin()
     }
 
     /// Gives the answer. Nobody may be waiting any longer; that is no error.
@@ -297,7 +352,7 @@ impl Drop for AnswerSlot {
     fn drop(&mut self) {
         self.open.fetch_sub(1, Ordering::AcqRel);
         if let Some(answer) = self.answer.take() {
-            let lost = if self.started.load(Ordering::Acquire) {
+            let lost = if self.fate.has_begun() {
                 ManyChatError::Connection { endpoint: self.endpoint, reason: LostBy::Network, sent: true }
             } else {
                 ManyChatError::NotStarted { reason: Unstarted::Stopped }

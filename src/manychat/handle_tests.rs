@@ -43,7 +43,7 @@ async fn an_order_is_answered_through_its_slot() {
     tokio::task::yield_now().await;
     let order = order(&mut orders);
     assert_eq!(handle.open(), 1);
-    order.slot.started();
+    assert!(order.slot.start());
     order.slot.answer(Ok(Answer::Accepted));
     assert_eq!(asking.await.unwrap(), Ok(Answer::Accepted));
     assert_eq!(handle.open(), 0);
@@ -73,7 +73,7 @@ async fn a_lost_order_tells_what_is_known() {
         assert!(futures_util::poll!(&mut asking).is_pending());
         let order = order(&mut orders);
         if started {
-            order.slot.started();
+            assert!(order.slot.start());
         }
         drop(order);
         let error = asking.await.unwrap_err();
@@ -93,11 +93,30 @@ async fn waiting_counts_only_inside_a_request() {
     let flow = Action::SendFlow { flow_ns: "ns".into() };
     let error = handle.perform(&contact(), flow, Priority::InRequest).await.unwrap_err();
     assert_eq!(begun.elapsed(), CALL_LIMIT);
-    assert_eq!((error.reason(), error.endpoint()), (Some("timeout"), Some("/fb/sending/sendFlow")));
-    assert!(!error.may_have_acted(), "it was never started");
+    assert_eq!(error, ManyChatError::NotStarted { reason: Unstarted::OutOfTime }, "ManyChat was not asked");
+    let Order { slot, until, .. } = order(&mut orders);
+    assert_eq!(until, Some((begun + CALL_LIMIT).into_std()));
+    assert!(!slot.start(), "ARC-41: and is not asked afterwards");
+    assert!(matches!(letter(&mut orders), Some(Letter::Withdraw(_))));
     let waiting = tokio::time::timeout(CALL_LIMIT * 10, handle.submit(tag()));
     assert!(waiting.await.is_err(), "still waiting");
-    drop(order(&mut orders));
+    assert_eq!(order(&mut orders).until, None);
+}
+
+/// API-45, ARC-41: what was begun and not answered within ten seconds is a lost connection, and may have been carried out.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_was_begun_in_time_and_not_answered_is_in_doubt() {
+    let (handle, mut orders) = channel();
+    let flow = Action::SendFlow { flow_ns: "ns".into() };
+    let who = contact();
+    let mut asking = Box::pin(handle.perform(&who, flow, Priority::InRequest));
+    assert!(futures_util::poll!(&mut asking).is_pending());
+    let placed = order(&mut orders);
+    assert!(placed.slot.start());
+    let error = asking.await.unwrap_err();
+    assert_eq!((error.reason(), error.endpoint()), (Some("timeout"), Some("/fb/sending/sendFlow")));
+    assert!(error.may_have_acted());
+    assert!(placed.slot.start(), "a text's second call is the machine's to refuse");
 }
 
 /// API-46, READ-6: a read keeps to the limit of its caller.
@@ -118,7 +137,7 @@ async fn a_full_queue_refuses() {
     let (handle, _orders) = channel();
     let mut kept = Vec::new();
     for _ in 0..MOST_OPEN {
-        kept.push(handle.place(tag(), None).unwrap());
+        kept.push(handle.place(tag(), None, None).unwrap());
     }
     let error = handle.submit(tag()).await.unwrap_err();
     assert_eq!(

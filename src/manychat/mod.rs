@@ -20,7 +20,9 @@ pub use development::{
     Residents, Trouble,
 };
 pub use error::{Class, LostBy, ManyChatError, Unstarted};
-pub use handle::{AnswerSlot, Gate, Handle, Letter, Order, OrderId, Orders, channel};
+#[cfg(test)]
+pub use handle::channel;
+pub use handle::{AnswerSlot, Gate, Handle, Letter, Order, OrderId, Orders, channel_of};
 pub use port::DeliveryClient;
 pub use request::{Action, Answer, Call, Command, ContactInfo, Names, Priority, Request};
 pub use said::Said;

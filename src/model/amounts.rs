@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use super::grounding::{digits, forms_of_price};
 use crate::config::Catalog;
 
 /// The amounts in `text` that the catalog does not hold, as they are written but without their currency, each once
@@ -25,10 +26,8 @@ pub fn ungrounded_amounts(text: &str, catalog: &Catalog) -> Vec<String> {
 /// PRICE-4: the amounts of the entries in major and in minor units, and every amount in the catalog's texts.
 fn grounded(catalog: &Catalog) -> HashSet<String> {
     let entries = catalog.offerings.iter().flat_map(|offering| {
-        let minor = offering.price.amount.get();
-        let fraction = format!("{:02}", minor % 100);
         // Grouping and decimal marks do not count, so one form of the major amount stands for those of all countries.
-        [minor.to_string(), format!("{}{}", minor / 100, fraction.trim_end_matches('0'))]
+        forms_of_price(&offering.price)
     });
     let described = catalog.offerings.iter().map(|offering| offering.description.as_str());
     let answers = catalog.faq.iter().map(|faq| faq.answer.as_str());
@@ -49,14 +48,10 @@ fn candidates(text: &str) -> impl Iterator<Item = &str> {
         .map(|amount| amount.as_str().trim_end_matches(['.', ',']))
 }
 
-/// PRICE-3
-fn digits(amount: &str) -> String {
-    amount.chars().filter(char::is_ascii_digit).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Price;
     use crate::domain::MinorUnits;
     use crate::model::test_support::tenant;
 
@@ -74,6 +69,17 @@ mod tests {
         assert_eq!(invented(4_500_000, "$30.000."), ["30.000"]);
         assert_eq!(invented(1950, "$19.50 or $19.5"), Vec::<String>::new());
         assert_eq!(invented(45_000, "It is $450."), Vec::<String>::new());
+    }
+
+    /// PRICE-4, 01 section 17: the major amount has the decimals of its currency.
+    #[test]
+    fn major_units_are_the_currencys_own() {
+        let mut catalog = tenant().catalog;
+        catalog.offerings[0].price = Price { amount: MinorUnits::new(4_500_000), currency: "CLP".to_owned() };
+        let said = "$4.500.000 or 4,500,000 pesos, not $45.000.";
+        assert_eq!(ungrounded_amounts(said, &catalog), ["45.000"]);
+        catalog.offerings[0].price = Price { amount: MinorUnits::new(12_500), currency: "KWD".to_owned() };
+        assert_eq!(ungrounded_amounts("$12.5, $12.500, $13.00", &catalog), ["13.00"]);
     }
 
     /// PRICE-2: without a currency a number is no price; short ones are none either.

@@ -10,7 +10,8 @@ const MARKS: &str = "*_~`#>-+|\\";
 /// characters, marks of formatting around nothing.
 pub fn is_blank(text: &str) -> bool {
     let seen = |glyph: char| !(glyph.is_whitespace() || glyph.is_control() || MARKS.contains(glyph));
-    let shows = |text: &str| fold::readable(text).chars().any(seen);
+    // Character by character: usually the first one answers it.
+    let shows = |text: &str| text.chars().flat_map(fold::plain).any(seen);
     !shows(text) || !shows(&channel::convert(text, MarkStyle::Plain))
 }
 

@@ -9,8 +9,8 @@ use super::breaker::{Admission, Breaker, Change, Verdict};
 use super::port::{ModelAnswer, ModelError, ModelProvider, ModelRequest, Usage};
 use super::pricing::{Prices, Tariff};
 use super::report::ModelReport;
-use crate::config::{ModelName, ModelSettings};
-use crate::domain::{Clock, SystemClock, Usd};
+use crate::config::{ModelName, ModelSettings, openai_refuses_temperature};
+use crate::domain::{Clock, Provider, SystemClock, Usd};
 
 /// A call that was dropped after at least this long counts as a failure of the provider: it hangs, and only the abort
 /// ended it. A call dropped sooner says nothing about anybody.
@@ -28,23 +28,31 @@ pub(super) struct Candidate {
     temperature: Option<f64>,
     abort: Option<Duration>,
     stands_by: bool,
+    is_tried_once: bool,
     breaker: Mutex<Breaker>,
 }
 
 impl Candidate {
     /// `name`, which `provider` runs, with the prices and the temperature that go with it (USE-6, RUN-10).
     pub(super) fn new(provider: Arc<dyn ModelProvider>, name: &ModelName, settings: &ModelSettings) -> Self {
+        let temperature = takes_temperature(name).then_some(settings.temperature);
         let name = name.as_string();
         Self {
             provider,
             tariff: Tariff::of(&name, settings.pricing_overrides.as_ref()),
             clock: Arc::new(SystemClock),
-            temperature: takes_temperature(&name).then_some(settings.temperature),
+            temperature,
             abort: None,
             stands_by: false,
+            is_tried_once: false,
             breaker: Mutex::default(),
             name,
         }
+    }
+
+    /// The same without retries: DEC-10 has the second model tried once.
+    pub(super) fn tried_once(self) -> Self {
+        Self { is_tried_once: true, ..self }
     }
 
     /// The model string (PROV-9).
@@ -63,6 +71,7 @@ impl Candidate {
     fn limits(&self, elapsed: Duration) -> (Option<Duration>, Option<Duration>) {
         let left = self.abort.map(|abort| abort.saturating_sub(elapsed));
         match left {
+            _ if self.is_tried_once => (None, Some(Duration::ZERO)),
             Some(left) if self.stands_by => (Some(left / 2), Some(PATIENCE.min(left / 2))),
             left => (None, left),
         }
@@ -170,9 +179,6 @@ impl Drop for Watch<'_> {
 }
 
 /// RUN-10: OpenAI's reasoning models refuse a temperature.
-pub(super) fn takes_temperature(model: &str) -> bool {
-    let numbered_o = model
-        .strip_prefix("openai:o")
-        .is_some_and(|rest| rest.starts_with(|next: char| next.is_ascii_digit()));
-    !numbered_o && !model.starts_with("openai:gpt-5")
+pub(super) fn takes_temperature(model: &ModelName) -> bool {
+    model.provider != Provider::OpenAi || !openai_refuses_temperature(&model.model)
 }

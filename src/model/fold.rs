@@ -1,5 +1,7 @@
 //! A text as a reader sees it, and the letters of it that are compared.
 
+use std::borrow::Cow;
+
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
@@ -14,8 +16,20 @@ pub enum Digits {
 
 /// Styles, widths and circles of letters resolved, marks and invisible characters left out, look-alikes of other scripts
 /// written as the Latin letters they look like. Case, spaces and punctuation stay.
-pub fn readable(text: &str) -> String {
-    if text.is_ascii() { text.to_owned() } else { text.chars().flat_map(plain).collect() }
+pub fn readable(text: &str) -> Cow<'_, str> {
+    if text.is_ascii() {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len());
+    for glyph in text.chars() {
+        // Nearly every character of a text with a few others is one of these, and is shown as itself.
+        if glyph.is_ascii() {
+            shown.push(glyph);
+        } else {
+            shown.extend(plain(glyph));
+        }
+    }
+    Cow::Owned(shown)
 }
 
 /// One character as [`readable`] shows it; nothing, when nobody sees it.
@@ -26,16 +40,23 @@ pub fn plain(glyph: char) -> impl Iterator<Item = char> {
 
 /// [`readable`] without spaces, marks and formatting: letters, digits, and the brackets of markers.
 pub fn tight(text: &str) -> String {
-    let mut shown = readable(text);
+    let mut shown = readable(text).into_owned();
     shown.retain(|glyph| glyph.is_alphanumeric() || matches!(glyph, '<' | '>' | '(' | ')'));
     shown
 }
 
 /// The letters alone, in lower case, those that are easily taken for each other as one.
 pub fn letters(text: &str, digits: Digits) -> Vec<u32> {
-    let lower = readable(text);
-    let lower = lower.chars().flat_map(char::to_lowercase);
-    lower.filter_map(|glyph| compared(glyph, digits)).map(u32::from).collect()
+    let shown = readable(text);
+    let mut letters = Vec::with_capacity(shown.len());
+    if shown.is_ascii() {
+        let lower = shown.bytes().map(|byte| char::from(byte.to_ascii_lowercase()));
+        letters.extend(lower.filter_map(|glyph| compared(glyph, digits)).map(u32::from));
+    } else {
+        let lower = shown.chars().flat_map(char::to_lowercase);
+        letters.extend(lower.filter_map(|glyph| compared(glyph, digits)).map(u32::from));
+    }
+    letters
 }
 
 /// The Latin letters alone, `a` to `z`.

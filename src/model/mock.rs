@@ -114,14 +114,15 @@ impl ModelProvider for MockModel {
             if mood == MockMood::Failing {
                 return Err(ModelError::Status(UNAVAILABLE));
             }
-            if let Some(call) = wishes::next_call(&Scene::of(&request)) {
+            let scene = Scene::of(&request);
+            if let Some(call) = wishes::next_call(&scene) {
                 let calls = ToolCalls { calls: vec![call], opaque: None };
                 return Ok(ModelAnswer { output: ModelOutput::Calls(calls), usage: USAGE });
             }
             if !delay.is_zero() {
                 tokio::time::sleep(delay).await;
             }
-            let reply = replies::reply(&Scene::of(&request));
+            let reply = replies::reply(&scene);
             Ok(ModelAnswer { output: ModelOutput::Json(reply), usage: USAGE })
         }
         .boxed()

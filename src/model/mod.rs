@@ -46,6 +46,7 @@ pub use registry::{RegistryError, judge, resolve, resolve_with, takes_images};
 pub use reply::{Bounds, Faults, MAX_MESSAGE_UNITS, MAX_MESSAGES, MAX_MODEL_MESSAGES, Reply};
 pub use report::{ModelReport, ModelsReport};
 pub use runner::{Runner, TurnInput, TurnResult};
+pub use slots::Place;
 pub use spent::{Bill, Spent};
 pub use trial::{Finding, Trial, TrialModel, Verdict};
 pub use typical::TypicalTurn;

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::fence::FencedText;
 use super::meter::Meter;
+use super::slots::Place;
 use crate::config::ReasoningEffort;
 use crate::tools::ToolDefinition;
 
@@ -29,7 +30,7 @@ use crate::tools::ToolDefinition;
 ///   into [`ModelRequest::meter`]; those of an answer do not, the caller adds them;
 /// - never put text of the provider or of the request into an error (FAIL-17);
 /// - try transient failures again by itself, at most twice and only while [`ModelRequest::retry_within`] allows it
-///   (RUN-16);
+///   (RUN-16), and give the place among the calls in flight back while it waits for that ([`Place::pause`], DEC-27);
 /// - stop the call when its future is dropped: that is how a turn is aborted (RUN-13, RUN-14).
 pub trait ModelProvider: Send + Sync {
     /// One call. Errors are [`ModelError::Unreachable`] and [`ModelError::Status`].
@@ -58,6 +59,8 @@ pub struct ModelRequest {
     /// How long after its beginning the call may still be tried again; `None`: as the provider's client sees fit. The
     /// runner sets it for the model it calls.
     pub retry_within: Option<Duration>,
+    /// Its place among the calls in flight, to be given back while the call waits before it is tried again (DEC-27).
+    pub place: Place,
 }
 
 impl fmt::Debug for ModelRequest {
@@ -397,6 +400,7 @@ mod tests {
             reasoning_effort: None,
             meter: Meter::default(),
             retry_within: None,
+            place: Place::default(),
         };
         let answer =
             ModelAnswer { output: ModelOutput::Text("secret answer".to_owned()), usage: Usage::default() };

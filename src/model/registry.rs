@@ -12,6 +12,8 @@ mod failure_tests;
 mod hosted;
 mod overheard;
 #[cfg(test)]
+mod parameter_tests;
+#[cfg(test)]
 mod refusal_tests;
 mod refusals;
 mod request;

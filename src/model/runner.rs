@@ -117,7 +117,7 @@ impl Runner {
         model: &ModelName,
         settings: &ModelSettings,
     ) -> Self {
-        Self { fallback: Some(Candidate::new(provider, model, settings)), ..self }
+        Self { fallback: Some(Candidate::new(provider, model, settings).tried_once()), ..self }
     }
 
     /// The same for turns that are aborted after `abort` (`MODEL_ABORT_MS`). When there is a fallback, a call of the first

@@ -17,6 +17,7 @@ use super::port::{
 use super::pricing::Prices;
 use super::registry::{self, LoneModel, RegistryError};
 use super::reply::{self, Bounds, Reply};
+use super::slots::Place;
 use super::spent::{Bill, Spent};
 use crate::config::{ModelName, ModelSettings};
 use crate::domain::Provider;
@@ -185,7 +186,7 @@ impl TrialModel {
     }
 
     fn request(&self, trial: Trial, limit: Duration, meter: &Meter) -> ModelRequest {
-        let takes_temperature = takes_temperature(&self.name.as_string());
+        let takes_temperature = takes_temperature(&self.name);
         ModelRequest {
             system: SYSTEM.into(),
             messages: self.messages(trial),
@@ -196,6 +197,7 @@ impl TrialModel {
             reasoning_effort: self.settings.reasoning_effort,
             meter: meter.clone(),
             retry_within: Some(limit),
+            place: Place::default(),
         }
     }
 }

@@ -9,7 +9,8 @@ use crate::domain::ConversationId;
 
 /// What the contact's earlier turns have done, for a tenant with flows or fields (TSET-8, ARC-34): the stored summary, if it
 /// was made by this configuration, and every agent turn behind it, bound or not. `$config` is null for other tenants, who
-/// pay nothing for it. `c` is the conversation.
+/// pay nothing for it. `c` is the conversation. Of a turn whose actions are still open, `tried` is what was attempted of
+/// them, so that what is done counts before all of it is on record (FN-STAGE-2).
 macro_rules! acted_columns {
     ($config:literal) => {
         concat!(
@@ -18,19 +19,25 @@ macro_rules! acted_columns {
             $config,
             "::text is not null then (
          select jsonb_build_object('known', s.known, 'upto', coalesce(s.upto_seq, 0), 'turns',
-           (select coalesce(jsonb_agg(jsonb_build_object('seq', a.seq, 'at', a.created_at, 'actions', a.actions, 'open',
-                      a.actions @> '[{\"status\": \"staged\"}]' and (
-                        exists (select 1 from rs_actions x where x.turn_id = a.id)
+           (select coalesce(jsonb_agg(jsonb_build_object('seq', turn.seq, 'at', turn.created_at, 'actions', turn.actions,
+                      'tried', case when turn.actions @> '[{\"status\": \"staged\"}]' then (
+                        select jsonb_agg(jsonb_build_object('action', a.action, 'entry', ",
+            crate::store::attempts::attempted!(),
+            ") order by a.action)
+                        from rs_attempts a
+                        where a.turn_id = turn.id and a.entry is not null and a.finished_at is not null) end,
+                      'open', turn.actions @> '[{\"status\": \"staged\"}]' and (
+                        exists (select 1 from rs_actions x where x.turn_id = turn.id)
                         or exists (select 1 from rs_owed o
-                                   where o.conversation_id = c.id and o.payload ->> 'turnId' = a.id::text)
+                                   where o.conversation_id = c.id and o.payload ->> 'turnId' = turn.id::text)
                         or exists (select 1 from outbox x
                                    where x.tenant_id = c.tenant_id and x.subscriber_id = c.subscriber_id
                                      and x.kind = 'reply' and x.status in ('pending', 'delivering')
-                                     and x.payload ->> 'turnId' = a.id::text)))
-                                      order by a.seq), '[]')
-            from turns a
-            where a.conversation_id = c.id and a.role = 'agent' and jsonb_typeof(a.actions) = 'array'
-              and a.actions <> '[]' and a.seq > coalesce(s.upto_seq, 0)))
+                                     and x.payload ->> 'turnId' = turn.id::text)))
+                                      order by turn.seq), '[]')
+            from turns turn
+            where turn.conversation_id = c.id and turn.role = 'agent' and jsonb_typeof(turn.actions) = 'array'
+              and turn.actions <> '[]' and turn.seq > coalesce(s.upto_seq, 0)))
          from (select 1) one left join rs_summaries s on s.conversation_id = c.id and s.config = ",
             $config,
             ") end as acted"
@@ -62,6 +69,18 @@ pub struct ActedTurn {
     /// True when something still holds its staged actions.
     #[serde(default)]
     pub open: bool,
+    /// What was attempted of its staged actions and has ended, in order; `None` without any.
+    #[serde(default)]
+    pub tried: Option<Vec<Tried>>,
+}
+
+/// An attempt behind a reply that has ended.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Tried {
+    /// Its number, as [`Attempt::action`](super::attempts::Attempt::action).
+    pub action: i32,
+    /// What became of it, as an entry of the record.
+    pub entry: serde_json::Value,
 }
 
 /// Every turn that has acted, as if nothing had been summed up yet; no configuration is called by an empty word. The summary

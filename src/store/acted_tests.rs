@@ -157,3 +157,27 @@ async fn staged_actions_are_open_while_something_holds_them() {
     fixture.client.execute(sql, &[]).await.unwrap();
     assert!(open().await, "it waits in the outbox");
 }
+
+/// 10 section 16.1, ARC-46a: of a turn with staged actions, what was tried of them and has ended comes with it, in order.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_tried_of_staged_actions_comes_with_them() {
+    let fixture = Fixture::new().await;
+    acted(&fixture, Some(json!([{ "tool": "add_tag", "id": "a", "status": "staged" }])), None).await;
+    let sql = "insert into rs_attempts (turn_id, action, conversation_id, process_id, entry, finished_at, outcome, error)
+               select id, number, conversation_id, gen_random_uuid(), jsonb_build_object('id', number), tried.ended,
+                      tried.outcome, tried.error
+               from turns, (values (9, now(), 'failed', 'no'), (0, now(), 'performed', null), (8, null, null, null))
+                 as tried(number, ended, outcome, error)
+               where actions <> '[]'";
+    fixture.client.execute(sql, &[]).await.unwrap();
+    let tried = async || acted(&fixture, None, None).await.turns[0].tried.clone();
+    let ended: Vec<_> = tried().await.unwrap().into_iter().map(|one| (one.action, one.entry)).collect();
+    let performed = (0, json!({ "id": 0, "status": "performed" }));
+    assert_eq!(ended, [performed, (9, json!({ "id": 9, "status": "failed", "error": "no" }))]);
+    fixture
+        .client
+        .execute("update turns set actions = '[{\"tool\": \"x\"}]' where actions <> '[]'", &[])
+        .await
+        .unwrap();
+    assert!(tried().await.is_none(), "nothing is left to come");
+}

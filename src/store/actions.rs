@@ -9,16 +9,18 @@ use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::attempts::attempted;
+use super::processes::dead;
 use super::{Database, StoreError};
 use crate::domain::{AgentRowId, ConversationId, ProcessId, Redacted, SubscriberId, TenantId};
 
 /// Actions of the tenant whose process is dead.
-const ORPHANED: &str = "
-    select x.turn_id, x.conversation_id from rs_actions x
+const ORPHANED: &str = concat!(
+    "select x.turn_id, x.conversation_id from rs_actions x
     where x.tenant_id = $1
-      and not exists (select 1 from rs_processes p where p.id = x.process_id
-                      and p.beat_at > statement_timestamp() - make_interval(secs => $2))
-    order by x.created_at limit 100";
+      and ",
+    dead!("x.process_id", own: "$3", after: "$2"),
+    " order by x.created_at limit 100"
+);
 
 /// What is known of the actions `taken`: what was attempted of them, and whether a later turn of the contact has settled.
 macro_rules! found {
@@ -54,8 +56,9 @@ const TAKE_OVER: &str = concat!(
     "with taken as (
       update rs_actions x set process_id = $3
       where x.turn_id = $1 and x.tenant_id = $2
-        and not exists (select 1 from rs_processes p where p.id = x.process_id
-                        and p.beat_at > statement_timestamp() - make_interval(secs => $4))
+        and ",
+    dead!("x.process_id", own: "$3", after: "$4"),
+    "
       returning x.turn_id, x.conversation_id, x.actions)
     ",
     found!()
@@ -111,18 +114,20 @@ pub struct OpenActions {
     pub outrun: bool,
 }
 
-/// Replies with open actions of dead processes, oldest first, at most 100.
+/// Replies with open actions of processes that are dead to `process`, oldest first, at most 100.
 ///
 /// # Errors
 /// When the database does not answer.
 pub async fn orphaned(
     database: &Database,
     tenant: &TenantId,
+    process: ProcessId,
     dead_secs: f64,
 ) -> Result<Vec<(AgentRowId, ConversationId)>, StoreError> {
     let lease = database.lease().await?;
     let statement = lease.prepared(ORPHANED).await?;
-    let rows = lease.client()?.query(&statement, &[&tenant.as_str(), &dead_secs]).await?;
+    let values: &[&(dyn ToSql + Sync)] = &[&tenant.as_str(), &dead_secs, process.as_uuid()];
+    let rows = lease.client()?.query(&statement, values).await?;
     lease.give_back();
     rows.iter()
         .map(|row| {

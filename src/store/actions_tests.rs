@@ -100,7 +100,7 @@ async fn a_queued_reply_takes_its_actions_along() {
     owed::queue(&fixture.database, turn).await.unwrap();
     assert!(fixture.confirmed(turn).await.opened.is_empty());
     let claimant = claimant(&fixture).await;
-    let claim = outbox::claim(&fixture.database, &claimant, 1, 1, jiff::Timestamp::now())
+    let claim = outbox::claim(&fixture.database, || Some(claimant.clone()), 1, 1, jiff::Timestamp::now())
         .await
         .unwrap()
         .replies
@@ -118,7 +118,7 @@ async fn actions_of_a_long_reply_travel_with_its_rest() {
     let (turn, _) = settled(&fixture, false, Some("rest")).await;
     assert!(fixture.confirmed(turn).await.opened.is_empty());
     let claimant = claimant(&fixture).await;
-    let claim = outbox::claim(&fixture.database, &claimant, 1, 1, jiff::Timestamp::now())
+    let claim = outbox::claim(&fixture.database, || Some(claimant.clone()), 1, 1, jiff::Timestamp::now())
         .await
         .unwrap()
         .replies
@@ -132,7 +132,7 @@ async fn a_dead_letter_drops_its_actions() {
     let fixture = Fixture::new().await;
     let (_, row) = settled(&fixture, true, None).await;
     let claimant = claimant(&fixture).await;
-    let claim = outbox::claim(&fixture.database, &claimant, 1, 1, jiff::Timestamp::now())
+    let claim = outbox::claim(&fixture.database, || Some(claimant.clone()), 1, 1, jiff::Timestamp::now())
         .await
         .unwrap()
         .replies
@@ -206,7 +206,7 @@ async fn actions_of_the_dead_are_taken_over_once() {
     processes::enter(&fixture.client, fixture.process, &tenant, 20.0).await.unwrap();
     let database = &fixture.database;
     assert!(take_over(database, row, &tenant, other, 60.0).await.unwrap().is_none());
-    assert!(orphaned(database, &tenant, 60.0).await.unwrap().is_empty());
+    assert!(orphaned(database, &tenant, other, 60.0).await.unwrap().is_empty());
     let sql = format!(
         "update rs_processes set beat_at = now() - interval '2 minutes';
          insert into rs_attempts (turn_id, action, conversation_id, process_id, entry, finished_at, outcome, error)
@@ -215,7 +215,7 @@ async fn actions_of_the_dead_are_taken_over_once() {
          from rs_actions, unnest(array[0, 8]) n where turn_id = '{row}'"
     );
     fixture.client.batch_execute(&sql).await.unwrap();
-    assert_eq!(orphaned(database, &tenant, 60.0).await.unwrap()[0].0, row);
+    assert_eq!(orphaned(database, &tenant, other, 60.0).await.unwrap()[0].0, row);
     let taken = take_over(database, row, &tenant, other, 60.0).await.unwrap().unwrap();
     assert_eq!((taken.process, taken.outrun), (other, false));
     let numbers: Vec<i32> = taken.attempted.iter().map(|(number, _)| *number).collect();

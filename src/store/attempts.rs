@@ -109,10 +109,11 @@ pub struct Attempt {
     /// True when writing this very attempt down was tried before and nobody knows whether it arrived. Its request was
     /// not made then, so finding it unfinished is no reason not to make it.
     pub again: bool,
-    /// For the write of a stage: the stages behind it in the order of the sale. A later turn that has reached one of them
-    /// has gone further (FN-STAGE-5).
-    pub stages_above: Option<Vec<&'static str>>,
-    /// True for a flow that a contact gets once: whoever attempts it first has it (LIM-7, FN-ONCE-1).
+    /// For the write of a stage or an intent: the values behind it in the order of the sale. A turn that has written one of
+    /// them has gone further (FN-STAGE-5, FN-INT-1).
+    pub values_above: Option<Vec<&'static str>>,
+    /// True for a flow that a contact gets once, and for an event: whoever attempts it first has it (LIM-7, FN-ONCE-1,
+    /// FN-EVT-4).
     pub once: bool,
 }
 
@@ -120,7 +121,7 @@ impl Attempt {
     /// Whether other turns of the contact have a say: then all of them are judged one after the other.
     #[must_use]
     pub const fn concerns_others(&self) -> bool {
-        self.once || self.stages_above.is_some()
+        self.once || self.values_above.is_some()
     }
 }
 
@@ -141,10 +142,12 @@ pub enum Begun {
     Behind,
     /// Another turn's write of the same field is under way: try again when it has ended.
     Busy,
-    /// A later turn of the contact has reached a later stage: never (FN-STAGE-5).
+    /// Another turn of the contact has written a later stage, or `prospect`: never (FN-STAGE-5, FN-INT-1).
     Outrun,
     /// Another turn sends that flow, or has sent it: not once more (FN-ONCE-1).
     Taken,
+    /// Another turn has fired that event: not once more, and nothing of it is recorded (FN-EVT-4, FN-EVT-10).
+    Fired,
 }
 
 impl Begun {
@@ -160,6 +163,7 @@ impl Begun {
             "busy" => Self::Busy,
             "outrun" => Self::Outrun,
             "taken" => Self::Taken,
+            "fired" => Self::Fired,
             _ => return Err(StoreError::Unexpected { what: "the beginning of an attempt" }),
         })
     }
@@ -184,8 +188,8 @@ pub struct Finish<'attempt> {
 pub async fn kept_back(database: &Database, attempt: &Attempt) -> Result<Option<Begun>, StoreError> {
     let lease = database.lease().await?;
     let statement = lease.prepared(statements_of(attempt.under).look).await?;
-    let [turn, process, entry, stages_above, once, ..] = values_of(attempt);
-    let values = [turn, process, entry, stages_above, once];
+    let [turn, process, entry, values_above, once, ..] = values_of(attempt);
+    let values = [turn, process, entry, values_above, once];
     let row = lease.client()?.query_one(&statement, &values).await?;
     lease.give_back();
     let begun = Begun::of(row.try_get("answer")?)?;
@@ -226,7 +230,7 @@ fn values_of(attempt: &Attempt) -> [&(dyn ToSql + Sync); 8] {
         attempt.under.as_uuid(),
         attempt.process.as_uuid(),
         &attempt.entry,
-        &attempt.stages_above,
+        &attempt.values_above,
         &attempt.once,
         &attempt.action,
         &attempt.claims_opening,

@@ -16,7 +16,7 @@ fn attempt(fixture: &Fixture, turn: TurnId, conversation: ConversationId, action
         entry: json!({ "tool": "send_flow", "id": "f" }),
         claims_opening: false,
         again: false,
-        stages_above: None,
+        values_above: None,
         once: false,
     }
 }
@@ -31,7 +31,7 @@ fn offered(fixture: &Fixture, row: AgentRowId, conversation: ConversationId) -> 
         entry: json!({ "tool": "set_field", "id": "stage", "value": "offered" }),
         claims_opening: false,
         again: false,
-        stages_above: Some(vec!["prepared", "link_sent"]),
+        values_above: Some(vec!["prepared", "link_sent"]),
         once: false,
     }
 }
@@ -63,7 +63,7 @@ async fn actions_wait_for_those_of_earlier_turns() {
     let (_, opened) = fixture.opened().await;
     let first = acting(&fixture, opened.conversation, json!([])).await;
     let second = acting(&fixture, opened.conversation, json!([])).await;
-    let tag = |row| Attempt { stages_above: None, ..offered(&fixture, row, opened.conversation) };
+    let tag = |row| Attempt { values_above: None, ..offered(&fixture, row, opened.conversation) };
     assert_eq!(begin(&fixture.database, &tag(second)).await.unwrap(), Begun::Behind);
     let looked = async |row| kept_back(&fixture.database, &tag(row)).await.unwrap();
     assert_eq!((looked(first).await, looked(second).await), (None, Some(Begun::Behind)));
@@ -98,6 +98,93 @@ async fn a_stage_is_not_written_when_a_later_turn_went_further() {
     }
 }
 
+/// FN-STAGE-5, FN-INT-1: nor behind what an earlier turn has written that settled while this one ran, nor `not_prospect` behind
+/// `prospect`. What counts is what ManyChat took last: a record of before, which another service let walk back, keeps nobody.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stage_is_not_written_behind_what_an_earlier_turn_wrote() {
+    let fixture = Fixture::new().await;
+    let (_, opened) = fixture.opened().await;
+    let first = acting(&fixture, opened.conversation, stage_entry("link_sent", "performed")).await;
+    let second = acting(&fixture, opened.conversation, json!([])).await;
+    let write = |row, action, id: &str, value: &str, above: &[&'static str]| Attempt {
+        action,
+        entry: json!({ "tool": "set_field", "id": id, "value": value }),
+        values_above: Some(above.to_vec()),
+        ..offered(&fixture, row, opened.conversation)
+    };
+    let begun = async |one: &Attempt| begin(&fixture.database, one).await.unwrap();
+    let done_by_first = async |one: &Attempt, error| {
+        assert_eq!(begun(one).await, Begun::Yes);
+        finish(&fixture.database, one, &Finish { error, ..Finish::default() }).await.unwrap();
+    };
+    done_by_first(&write(first, 0, "stage", "link_sent", &[]), Some("refused")).await;
+    done_by_first(&write(first, 8, "intent", "prospect", &[]), None).await;
+    let below = offered(&fixture, second, opened.conversation);
+    done(&fixture, first).await;
+    assert_eq!(kept_back(&fixture.database, &below).await.unwrap(), None, "the record alone, or a refusal");
+    let fresh = acting(&fixture, opened.conversation, json!([])).await;
+    fixture
+        .client
+        .execute("update rs_actions set created_at = now() - interval '1 hour'", &[])
+        .await
+        .unwrap();
+    done_by_first(&write(fresh, 0, "stage", "prepared", &["link_sent"]), None).await;
+    done(&fixture, fresh).await;
+    // The one that wrote it stands before now.
+    fixture.client.execute("update turns set seq = -seq where id = $1", &[fresh.as_uuid()]).await.unwrap();
+    assert_eq!(begun(&below).await, Begun::Outrun);
+    let equal = write(second, 8, "stage", "prepared", &["link_sent"]);
+    assert_eq!(begun(&equal).await, Begun::Yes);
+    assert_eq!(begun(&write(second, 16, "intent", "not_prospect", &["prospect"])).await, Begun::Outrun);
+    assert_eq!(begun(&write(second, 24, "intent", "prospect", &[])).await, Begun::Yes);
+}
+
+/// FN-EVT-4, FN-EVT-8: an event is tried by one turn, whatever became of it; one that was given up untried is the next turn's.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_is_fired_by_one_turn() {
+    let cases = [
+        (None, Begun::Fired),
+        (Some("refused"), Begun::Fired),
+        (Some("process ended first"), Begun::Yes),
+        (Some("not attempted: the database did not answer"), Begun::Yes),
+    ];
+    for (error, expected) in cases {
+        let fixture = Fixture::new().await;
+        let (turn, opened) = fixture.opened().await;
+        let row = acting(&fixture, opened.conversation, json!([])).await;
+        let entry = json!({ "tool": "send_event", "id": "f" });
+        let event = |one| Attempt { entry: entry.clone(), once: true, ..one };
+        let behind = event(Attempt { values_above: None, ..offered(&fixture, row, opened.conversation) });
+        let beside = event(attempt(&fixture, turn, opened.conversation, 1));
+        assert_eq!(begin(&fixture.database, &behind).await.unwrap(), Begun::Yes);
+        assert_eq!(begin(&fixture.database, &beside).await.unwrap(), Begun::Fired, "under way");
+        finish(&fixture.database, &behind, &Finish { error, ..Finish::default() }).await.unwrap();
+        let looked = kept_back(&fixture.database, &beside).await.unwrap().unwrap_or(Begun::Yes);
+        assert_eq!(
+            (looked, begin(&fixture.database, &beside).await.unwrap()),
+            (expected, expected),
+            "{error:?}"
+        );
+        let flow = Attempt { once: true, ..attempt(&fixture, turn, opened.conversation, 9) };
+        assert_eq!(
+            begin(&fixture.database, &flow).await.unwrap(),
+            Begun::Yes,
+            "a flow of that id is another thing"
+        );
+    }
+    let fixture = Fixture::new().await;
+    let (turn, opened) = fixture.opened().await;
+    acting(
+        &fixture,
+        opened.conversation,
+        json!([{ "tool": "send_event", "id": "f", "status": "performed" }]),
+    )
+    .await;
+    let entry = json!({ "tool": "send_event", "id": "f" });
+    let event = Attempt { entry, once: true, ..attempt(&fixture, turn, opened.conversation, 1) };
+    assert_eq!(begin(&fixture.database, &event).await.unwrap(), Begun::Fired, "it stands on a record");
+}
+
 /// FN-STAGE-5: a write of a running turn counts from its end; while it is under way the other one waits, on both sides.
 #[tokio::test(flavor = "multi_thread")]
 async fn writes_of_one_field_are_not_under_way_together() {
@@ -106,7 +193,7 @@ async fn writes_of_one_field_are_not_under_way_together() {
     let row = acting(&fixture, opened.conversation, json!([])).await;
     let entry = json!({ "tool": "set_field", "id": "stage", "value": "link_sent" });
     let link =
-        Attempt { entry, stages_above: Some(Vec::new()), ..attempt(&fixture, turn, opened.conversation, 1) };
+        Attempt { entry, values_above: Some(Vec::new()), ..attempt(&fixture, turn, opened.conversation, 1) };
     let behind = offered(&fixture, row, opened.conversation);
     assert_eq!(begin(&fixture.database, &behind).await.unwrap(), Begun::Yes);
     assert_eq!(begin(&fixture.database, &link).await.unwrap(), Begun::Busy);
@@ -203,10 +290,10 @@ async fn a_running_turn_prepares_nothing_for_its_actions() {
         row.get::<_, i64>(0)
     };
     let before = prepared().await;
-    let stages_above = Some(Vec::new());
+    let values_above = Some(Vec::new());
     for one in [
         attempt(&fixture, turn, opened.conversation, 0),
-        Attempt { stages_above, ..attempt(&fixture, turn, opened.conversation, 8) },
+        Attempt { values_above, ..attempt(&fixture, turn, opened.conversation, 8) },
     ] {
         assert_eq!(kept_back(&database, &one).await.unwrap(), None);
         assert_eq!(begin(&database, &one).await.unwrap(), Begun::Yes);

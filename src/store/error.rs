@@ -42,6 +42,9 @@ pub enum StoreError {
 fn advice(code: &str) -> &'static str {
     match code {
         "42501" => ": the user of DATABASE_URL lacks a privilege on the tables: grant it, or use their owner",
+        "25006" => {
+            ": the server accepts no writes, because it is a standby or only to be read: name the primary in DATABASE_URL"
+        }
         "42P01" | "42703" => ": a table or column is missing: start `agent serve` or `agent worker` once",
         _ => "",
     }

@@ -19,7 +19,7 @@ fn attempt(acting: &ActingTurn, action: i32, follow_on: Option<&Value>) -> Attem
         entry,
         claims_opening: false,
         again: false,
-        stages_above: None,
+        values_above: None,
         once: false,
     }
 }

@@ -27,7 +27,8 @@ const KNOWN: &str = "
                    where c.tenant_id = $1 and ($2::uuid in (h.id, c.id) or c.subscriber_id = $3)) as known";
 
 const END_PAUSE: &str = "
-    update rs_handoffs set closed_at = now(), closed_by = $2 where conversation_id = $1 and closed_at is null";
+    update rs_handoffs set closed_at = now(), closed_by = $2
+    where conversation_id = $1 and closed_at is null and coalesce(opened_seq, 0) <= $3";
 
 const WORKERS: &str = "
     select count(*) as alive from rs_processes
@@ -180,7 +181,8 @@ fn closed_of(row: &Row) -> Result<Closed, StoreError> {
     })
 }
 
-/// Closes every open handoff of a conversation because its pause has ended (DEC-9, DEC-35).
+/// Closes the open handoffs of a conversation because its pause has ended (DEC-9, DEC-35): those up to `called_seq`, the
+/// latest that was known when the end was decided. A person who is called meanwhile stays called (DEC-25).
 ///
 /// # Errors
 /// When the write may not have arrived; the pause then goes on.
@@ -188,10 +190,11 @@ pub async fn end_pause(
     database: &Database,
     conversation: ConversationId,
     why: PauseEnd,
+    called_seq: i64,
 ) -> Result<(), StoreError> {
     let lease = database.lease().await?;
     let statement = lease.prepared(END_PAUSE).await?;
-    lease.client()?.execute(&statement, &[conversation.as_uuid(), &why.as_str()]).await?;
+    lease.client()?.execute(&statement, &[conversation.as_uuid(), &why.as_str(), &called_seq]).await?;
     lease.give_back();
     Ok(())
 }

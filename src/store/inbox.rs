@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use super::binding::binding_of;
 use super::open::{NewMessage, parse_binding};
+use super::processes::dead;
 use super::{Database, StoreError};
 use crate::domain::{
     Binding, ContactText, ConversationId, MediaKind, MessageId, ProcessId, Redacted, SubscriberId, TenantId,
@@ -34,18 +35,20 @@ const WITHDRAW: &str = "delete from rs_inbox where message_id = any ($1)";
 
 /// Contacts whose first waiting message belongs to a dead process, or has waited so long that no living one can have it
 /// in hand any more. Not those who are owed a turn first, and none of $4.
-const ORPHANED: &str = "
-    select h.conversation_id, c.subscriber_id, c.channel
+const ORPHANED: &str = concat!(
+    "select h.conversation_id, c.subscriber_id, c.channel
     from (select distinct on (i.conversation_id) i.conversation_id, i.process_id, i.created_at
           from rs_inbox i order by i.conversation_id, i.id) h
     join conversations c on c.id = h.conversation_id
     where c.tenant_id = $1 and h.conversation_id <> all ($4::uuid[])
       and (h.created_at < now() - interval '30 minutes'
-        or not exists (select 1 from rs_processes p where p.id = h.process_id
-                       and p.beat_at > statement_timestamp() - make_interval(secs => $2)))
+        or ",
+    dead!("h.process_id", own: "$5", after: "$2"),
+    ")
       and not exists (select 1 from rs_owed o where o.conversation_id = h.conversation_id
                       and o.status = 'running' and o.fence is not null)
-    order by h.created_at limit $3";
+    order by h.created_at limit $3"
+);
 
 /// A contact's waiting messages in order.
 const WAITING: &str = "
@@ -140,7 +143,7 @@ pub struct OrphanedContact {
     pub channel: String,
 }
 
-/// Finds contacts whose first waiting message belongs to a dead process, those who wait longest first and none of `known`:
+/// Finds contacts whose first waiting message belongs to a process that is dead to `process`, those who wait longest first and none of `known`:
 /// whoever cannot be served stands at the head otherwise, and nobody behind is found (ARC-42).
 ///
 /// # Errors
@@ -148,13 +151,14 @@ pub struct OrphanedContact {
 pub async fn orphaned(
     database: &Database,
     tenant: &TenantId,
+    process: ProcessId,
     dead_secs: f64,
     known: &[Uuid],
     most: i64,
 ) -> Result<Vec<OrphanedContact>, StoreError> {
     let lease = database.lease().await?;
     let statement = lease.prepared(ORPHANED).await?;
-    let values: &[&(dyn ToSql + Sync)] = &[&tenant.as_str(), &dead_secs, &most, &known];
+    let values: &[&(dyn ToSql + Sync)] = &[&tenant.as_str(), &dead_secs, &most, &known, process.as_uuid()];
     let rows = lease.client()?.query(&statement, values).await?;
     lease.give_back();
     rows.iter()

@@ -201,7 +201,8 @@ async fn a_contended_message_is_kept_by_its_own_open() {
 #[tokio::test]
 async fn messages_of_a_dead_process_are_found() {
     let bench = Bench::new().await;
-    let found = async || orphaned(&bench.database, &tenant(), 60.0, &[], 10).await.unwrap().len();
+    let found =
+        async || orphaned(&bench.database, &tenant(), bench.there, 60.0, &[], 10).await.unwrap().len();
     bench.keep(bench.here, "right", &message("one")).await;
     bench.keep(ProcessId::fresh(), "right", &message("two")).await;
     assert_eq!(found().await, 0, "the first one is in living hands");
@@ -213,7 +214,7 @@ async fn messages_of_a_dead_process_are_found() {
     bench.client.batch_execute(age).await.unwrap();
     assert_eq!(found().await, 1);
     let known = [*bench.conversation.as_uuid()];
-    let others = orphaned(&bench.database, &tenant(), 60.0, &known, 10).await.unwrap();
+    let others = orphaned(&bench.database, &tenant(), bench.there, 60.0, &known, 10).await.unwrap();
     assert_eq!(others.len(), 0, "what was tried is not found again");
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use deadpool_postgres::{ClientWrapper, Object};
+use futures_util::FutureExt;
 use tokio::sync::Notify;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Row, Statement, ToStatement};
@@ -135,12 +136,13 @@ impl Bounded<'_> {
     }
 }
 
-/// A statement without an answer may still be carried out: its connection must not be used again.
-async fn within<T>(
+/// A statement without an answer may still be carried out: its connection must not be used again. No `async fn`: that would
+/// keep the work a second time beside the timer, and every step of a turn is moved about with all that it keeps.
+fn within<T>(
     limit: Duration,
     work: impl Future<Output = Result<T, tokio_postgres::Error>>,
-) -> Result<T, StoreError> {
-    Ok(tokio::time::timeout(limit, work).await.map_err(|_| StoreError::InDoubt)??)
+) -> impl Future<Output = Result<T, StoreError>> {
+    tokio::time::timeout(limit, work).map(|answer| Ok(answer.map_err(|_| StoreError::InDoubt)??))
 }
 
 #[cfg(test)]

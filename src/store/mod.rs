@@ -48,3 +48,6 @@ pub use address::{Address, AddressError};
 pub use error::StoreError;
 pub use pool::{Database, PoolLimits, connect};
 pub use pulse::{Pulse, boot_clock_ms};
+
+#[cfg(test)]
+mod clock_tests;

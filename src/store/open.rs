@@ -9,7 +9,7 @@ use std::time::Duration;
 use jiff::{Timestamp, tz::TimeZone};
 use rust_decimal::Decimal;
 use serde::Deserialize;
-use tokio_postgres::types::ToSql;
+use tokio_postgres::types::{Json, ToSql};
 use tokio_postgres::{Row, Statement};
 use uuid::Uuid;
 
@@ -165,6 +165,8 @@ pub struct OpenHandoff {
     pub quiet: Duration,
     /// True while the tag that calls a person has not been added and still may be.
     pub tag_pending: bool,
+    /// Place of the latest of them: whoever ends the pause closes no call that came after it.
+    pub called_seq: i64,
 }
 
 /// One earlier turn.
@@ -402,9 +404,9 @@ async fn fly(lease: &Lease, values: &Values<'_>) -> Result<(Option<Row>, Option<
 
 /// The column `history` of a row; empty when the turn may not read it.
 pub(super) fn history_of(row: &Row) -> Result<Vec<HistoryRow>, StoreError> {
-    let rows: Option<serde_json::Value> = row.try_get("history")?;
-    let Some(rows) = rows else { return Ok(Vec::new()) };
-    serde_json::from_value(rows).map_err(|_| StoreError::Unexpected { what: "turns" })
+    let rows: Result<Option<Json<Vec<HistoryRow>>>, _> = row.try_get("history");
+    let rows = rows.map_err(|_| StoreError::Unexpected { what: "turns" })?;
+    Ok(rows.map(|Json(rows)| rows).unwrap_or_default())
 }
 
 /// The column `binding` of a row.
@@ -442,10 +444,10 @@ fn started(opened: &Row, earlier: Option<&Row>) -> Result<OpenTurn, StoreError> 
 
 pub(super) fn open_handoff(read: &Row) -> Result<Option<OpenHandoff>, StoreError> {
     let quiet_secs: Option<f64> = read.try_get("quiet_secs")?;
-    let tag_pending = read.try_get("tag_pending")?;
+    let (tag_pending, called_seq) = (read.try_get("tag_pending")?, read.try_get("called_seq")?);
     Ok(quiet_secs.map(|seconds| {
         let quiet = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::ZERO);
-        OpenHandoff { quiet, tag_pending }
+        OpenHandoff { quiet, tag_pending, called_seq }
     }))
 }
 

@@ -5,8 +5,9 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
+use super::processes::dead;
 use super::{Database, StoreError};
-use crate::domain::{ConversationId, TenantId, TurnId};
+use crate::domain::{ConversationId, ProcessId, TenantId, TurnId};
 use crate::telemetry::crash_points::{self, Sabotage};
 
 macro_rules! orphans_where {
@@ -16,8 +17,9 @@ macro_rules! orphans_where {
              where o.tenant_id = $1 and o.status = '",
             $status,
             "' and o.turn_id <> all ($3)
-               and not exists (select 1 from rs_processes p where p.id = o.process_id
-                               and p.beat_at > statement_timestamp() - make_interval(secs => $2))
+               and ",
+            dead!("o.process_id", own: "$5", after: "$2"),
+            "
              order by o.created_at limit $4"
         )
     };
@@ -53,6 +55,8 @@ pub struct Search<'look> {
     pub left: Left,
     /// The tenant.
     pub tenant: &'look TenantId,
+    /// Who looks: what it holds itself is nobody's orphan.
+    pub process: ProcessId,
     /// After how many seconds without a beat a process is dead.
     pub dead_secs: f64,
     /// Turns that are known.
@@ -76,7 +80,8 @@ pub async fn find(database: &Database, search: &Search<'_>) -> Result<Vec<Orphan
     let lease = database.lease().await?;
     let statement = lease.prepared(sql).await?;
     let most = i64::try_from(search.most).unwrap_or(i64::MAX);
-    let values: &[&(dyn ToSql + Sync)] = &[&search.tenant.as_str(), &search.dead_secs, &search.known, &most];
+    let values: &[&(dyn ToSql + Sync)] =
+        &[&search.tenant.as_str(), &search.dead_secs, &search.known, &most, search.process.as_uuid()];
     let rows = lease.client()?.query(&statement, values).await?;
     lease.give_back();
     rows.iter().map(orphan_of).collect()
@@ -119,7 +124,9 @@ mod tests {
               join conversations c on c.id = o.conversation_id where c.subscriber_id in ('1', '201')";
         client.batch_execute(sql).await.unwrap();
         let tenant = TenantId::new("t").unwrap();
-        let search = |left, known, most| Search { left, tenant: &tenant, dead_secs: 20.0, known, most };
+        let process = ProcessId::fresh();
+        let search =
+            |left, known, most| Search { left, tenant: &tenant, process, dead_secs: 20.0, known, most };
         let found = find(&database, &search(Left::Said, &[], 100)).await.unwrap();
         assert_eq!(found.iter().map(|orphan| orphan.queued).collect::<Vec<_>>(), [false, true]);
         let first = find(&database, &search(Left::Running, &[], 30)).await.unwrap();

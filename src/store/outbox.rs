@@ -19,15 +19,17 @@ use super::{Database, StoreError};
 use crate::domain::{ConversationId, ProcessId, Redacted, SubscriberId, TenantId};
 
 /// Whether nobody works on the row `o` any longer although it is `delivering`: a dead process holds it, or its lease has
-/// ended.
+/// ended. $3 asks, $5 makes dead.
 macro_rules! let_go {
     () => {
-        "(o.rs_process_id is null and o.rs_lease_until <= now()
+        concat!(
+            "(o.rs_process_id is null and o.rs_lease_until <= now()
              and o.rs_lease_until - interval '15 minutes' >= o.next_attempt_at
           or o.rs_process_id is not null
-             and (o.rs_lease_until <= now()
-               or not exists (select 1 from rs_processes p where p.id = o.rs_process_id
-                              and p.beat_at > statement_timestamp() - make_interval(secs => $5))))"
+             and (o.rs_lease_until <= now() or ",
+            dead!("o.rs_process_id", own: "$3", after: "$5"),
+            "))"
+        )
     };
 }
 
@@ -52,7 +54,7 @@ pub struct Claim {
     pub sent: usize,
     /// How long the reply has existed, or since an operator gave it a fresh window.
     pub age: Duration,
-    /// How long to wait before the first text, so that the contact's texts keep their distance.
+    /// How long to wait before the first text, so that the contact's texts keep their distance; never longer than that.
     pub pause: Duration,
     /// The contact wrote too long ago for the channel to take a reply: send nothing, give it up (ARC-46).
     pub unreachable: bool,
@@ -126,19 +128,25 @@ pub struct Claimed {
 /// Hours after a contact's last message in which the channel takes replies (QUIET-3).
 const WINDOW_HOURS: i64 = 24;
 
-/// Claims up to `most` due replies and up to `most_tokens` due token rows. `now` is business time (ARC-50).
+/// Claims up to `most` due replies and up to `most_tokens` due token rows. `now` is business time (ARC-50). `claimant` is asked
+/// when the connection is had: the wait for it can be long, and the process may have fallen silent meanwhile (ARC-44). `None`:
+/// nothing is claimed.
 ///
 /// # Errors
 /// When the database does not answer; a claim that was made all the same ends with its lease.
 pub async fn claim(
     database: &Database,
-    claimant: &Claimant,
+    claimant: impl FnOnce() -> Option<Claimant>,
     most: i64,
     most_tokens: i64,
     now: Timestamp,
 ) -> Result<Claimed, StoreError> {
     let lease = database.lease().await?;
     let statement = lease.prepared(CLAIM).await?;
+    let Some(claimant) = claimant() else {
+        lease.give_back();
+        return Ok(Claimed::default());
+    };
     let (seconds, dead) = (claimant.lease.as_secs_f64(), claimant.dead.as_secs_f64());
     let (tenant, since) = (claimant.tenant.as_str(), back(now, WINDOW_HOURS));
     let values: &[&(dyn ToSql + Sync)] =
@@ -148,7 +156,7 @@ pub async fn claim(
     let mut claimed = Claimed::default();
     for row in &rows {
         match row.try_get("kind")? {
-            "reply" => claimed.replies.push(claim_of(row, claimant.process)?),
+            "reply" => claimed.replies.push(claim_of(row, &claimant)?),
             _ => claimed.tokens.push(token_claim_of(row, claimant.process)?),
         }
     }
@@ -171,12 +179,14 @@ fn token_claim_of(row: &Row, process: ProcessId) -> Result<TokenClaim, StoreErro
     })
 }
 
-fn claim_of(row: &Row, process: ProcessId) -> Result<Claim, StoreError> {
+fn claim_of(row: &Row, claimant: &Claimant) -> Result<Claim, StoreError> {
     let payload: Value = row.try_get("payload")?;
     let sent: i32 = row.try_get("sent")?;
     let conversation: Option<Uuid> = row.try_get("conversation_id")?;
+    // The distance alone may be waited for, whatever a clock that was set back says (ARC-42).
+    let pause = seconds(row.try_get::<_, Option<f64>>("pause")?.unwrap_or(0.0)).min(claimant.gap);
     Ok(Claim {
-        process,
+        process: claimant.process,
         id: row.try_get("id")?,
         subscriber: SubscriberId::stored(row.try_get("subscriber_id")?),
         conversation: conversation.map(ConversationId::from),
@@ -184,7 +194,7 @@ fn claim_of(row: &Row, process: ProcessId) -> Result<Claim, StoreError> {
         attempt: row.try_get("attempts")?,
         sent: usize::try_from(sent).unwrap_or(0),
         age: seconds(row.try_get("age")?),
-        pause: seconds(row.try_get::<_, Option<f64>>("pause")?.unwrap_or(0.0)),
+        pause,
         unreachable: row.try_get("unreachable")?,
     })
 }

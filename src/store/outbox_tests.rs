@@ -47,7 +47,7 @@ impl Bench {
     }
 
     async fn claim(&self, claimant: &Claimant, most: i64) -> Vec<Claim> {
-        claim(&self.database, claimant, most, 10, Timestamp::now()).await.unwrap().replies
+        claim(&self.database, || Some(claimant.clone()), most, 10, Timestamp::now()).await.unwrap().replies
     }
 
     async fn row(&self, id: Uuid) -> (String, i32, Option<String>, Option<Uuid>) {
@@ -371,4 +371,58 @@ async fn a_look_reads_the_backlog_once() {
     let pages = root["Shared Hit Blocks"].as_i64().unwrap() + root["Shared Read Blocks"].as_i64().unwrap();
     assert_eq!(root["Actual Rows"].as_f64(), Some(20.0));
     assert!(pages < 3000, "{pages} pages for 2000 rows that wait");
+}
+
+/// ARC-42, PACE-2: a distance from before the clock was set back is waited for no longer than a distance is.
+#[tokio::test]
+async fn a_pause_is_never_longer_than_the_distance() {
+    let bench = Bench::new().await;
+    let me = bench.claimant().await;
+    bench.queue("1", "text", -1.0).await;
+    let sql = "update rs_lanes set next_text_at = now() + interval '1 hour'";
+    bench.client.batch_execute(sql).await.unwrap();
+    assert_eq!(bench.claim(&me, 10).await[0].pause, me.gap);
+}
+
+/// ARC-42, GAP-DL-8: what is due later than anything may ask for was dated before the clock was set back, and is due now.
+#[tokio::test]
+async fn no_reply_waits_for_a_clock_that_was_set_back() {
+    let bench = Bench::new().await;
+    let me = bench.claimant().await;
+    let stuck = bench.queue("1", "stuck", 26.0 * 3600.0).await;
+    bench.queue("2", "asked for", 3600.0).await;
+    let due = next_due(&bench.database, &me.tenant, true).await.unwrap();
+    assert!(due.is_some_and(|due| due < Duration::from_secs(1)), "{due:?}");
+    let claims = bench.claim(&me, 10).await;
+    assert_eq!(claims.iter().map(|claim| claim.id).collect::<Vec<_>>(), [stuck]);
+}
+
+/// ARC-44: who claims, and whether it may call others dead, is asked when the connection is had: the wait for it can be long.
+#[tokio::test]
+async fn a_claim_is_made_by_what_the_process_is_when_it_has_its_connection() {
+    let bench = Bench::new().await;
+    let me = bench.claimant().await;
+    bench.queue("1", "text", -1.0).await;
+    let (io, limits) =
+        (tokio::runtime::Handle::current(), PoolLimits { max_size: 1, ..PoolLimits::default() });
+    let database = Database::new(bench._owner.config().clone().into(), io, limits).unwrap();
+    let held = database.lease().await.unwrap();
+    let asked = std::cell::Cell::new(0);
+    let who = |found: Option<Claimant>| {
+        let asked = &asked;
+        move || {
+            asked.set(asked.get() + 1);
+            found
+        }
+    };
+    let mut claiming = Box::pin(claim(&database, who(Some(me)), 10, 10, Timestamp::now()));
+    for _ in 0..10 {
+        assert!(futures_util::poll!(&mut claiming).is_pending());
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(asked.get(), 0, "it still waits");
+    held.give_back();
+    assert_eq!((claiming.await.unwrap().replies.len(), asked.get()), (1, 1));
+    let nobody = claim(&database, who(None), 10, 10, Timestamp::now()).await.unwrap();
+    assert!(nobody.replies.is_empty(), "a silent process claims nothing");
 }

@@ -15,7 +15,7 @@ use super::{Database, StoreError};
 use crate::domain::{ConversationId, MessageId, ProcessId, SubscriberId, TenantId, TurnId};
 
 /// When a reply of the contact `c` that is queued now is due: never before one that is queued already (BOX-3). Whoever queues
-/// one dates it after the wait for the conversation's lock: its date is its place (ARC-43).
+/// one writes it after the wait for the conversation's lock: its number is its place (ARC-43).
 macro_rules! due_behind {
     () => {
         "greatest(now(), (select max(x.next_attempt_at) from outbox x
@@ -24,16 +24,33 @@ macro_rules! due_behind {
     };
 }
 
+/// The place of what is queued for the reply `$said` of the contact `c`: the one that Settle has drawn. A reply that an older
+/// version has said has none, and goes before what was queued since, by their dates: of one place the older comes first.
+macro_rules! place_of {
+    ($said:literal) => {
+        concat!(
+            "coalesce(",
+            $said,
+            ".place, (select min(coalesce(x.rs_seq, 0)) from outbox x
+                      where x.tenant_id = c.tenant_id and x.subscriber_id = c.subscriber_id
+                        and x.kind = 'reply' and x.status in ('pending', 'delivering') and x.created_at > ",
+            $said,
+            ".said_at), nextval('outbox_rs_seq_seq'))"
+        )
+    };
+}
+
 /// Deletes confirmed rows and adds their spend to the tenant's day, in one statement for a whole batch: the one
 /// hot row is never touched while a turn waits (ARC-33). What follows a long reply's beginning enters the outbox in
-/// the same statement, as old as its reply, so that it stands before everything that was queued since (GAP-CH-11). A
+/// the same statement, in the place of its reply, so that it stands before everything that was queued since (GAP-CH-11). A
 /// reply that stands behind a confirmed one may be claimed from now on.
 ///
 /// The reply is out, so its actions are open: they move to `rs_actions` in the name of this process (ARC-46, AFTER-2).
-pub(super) const CONFIRM: &str = "
+pub(super) const CONFIRM: &str = concat!(
+    "
     with gone as (
       delete from rs_owed where turn_id = any ($1) and status = 'said'
-      returning tenant_id, conversation_id, tokens, cost_usd, charged, rest, said_at, actions, payload),
+      returning tenant_id, conversation_id, tokens, cost_usd, charged, rest, said_at, place, actions, payload),
     opened as (
       insert into rs_actions (turn_id, conversation_id, tenant_id, process_id, actions)
       select (payload ->> 'turnId')::uuid, conversation_id, tenant_id, $3::uuid, actions
@@ -41,8 +58,10 @@ pub(super) const CONFIRM: &str = "
       on conflict (turn_id) do nothing
       returning turn_id, conversation_id, actions),
     following as (
-      insert into outbox (tenant_id, subscriber_id, conversation_id, kind, payload, created_at, next_attempt_at)
-      select c.tenant_id, c.subscriber_id, c.id, 'reply', gone.rest, gone.said_at, now()
+      insert into outbox (tenant_id, subscriber_id, conversation_id, kind, payload, created_at, next_attempt_at, rs_seq)
+      select c.tenant_id, c.subscriber_id, c.id, 'reply', gone.rest, gone.said_at, now(), ",
+    place_of!("gone"),
+    "
       from gone join conversations c on c.id = gone.conversation_id where gone.rest is not null
       returning 1),
     spend as (
@@ -59,24 +78,30 @@ pub(super) const CONFIRM: &str = "
       where x.kind = 'reply' and x.status in ('pending', 'delivering')) as queued,
       (select jsonb_agg(jsonb_build_object('turn', opened.turn_id, 'conversation', opened.conversation_id,
                                            'subscriber', c.subscriber_id, 'actions', opened.actions))
-       from opened join conversations c on c.id = opened.conversation_id) as opened";
+       from opened join conversations c on c.id = opened.conversation_id) as opened"
+);
 
 /// Puts a said reply into the outbox, once and whole. It keeps its place among the contact's replies: another process may
 /// have queued a later one meanwhile (LANE-6, ARC-43). It is due behind those that were queued before it (BOX-3), and when
 /// the turn's flow has played (WAIT-2). Its actions go with it (AFTER-9).
-const QUEUE: &str = "
+const QUEUE: &str = concat!(
+    "
     with late as (
       update rs_owed set queued = true, rest = null, actions = null
       where turn_id = $1 and status = 'said' and not queued
-      returning conversation_id, payload, said_at, not_before)
-    insert into outbox (tenant_id, subscriber_id, conversation_id, kind, payload, created_at, next_attempt_at)
+      returning conversation_id, payload, said_at, place, not_before)
+    insert into outbox (tenant_id, subscriber_id, conversation_id, kind, payload, created_at, next_attempt_at, rs_seq)
     select c.tenant_id, c.subscriber_id, c.id, 'reply', late.payload, late.said_at,
            greatest(now(), late.not_before,
                     (select max(x.next_attempt_at) from outbox x
                      where x.tenant_id = c.tenant_id and x.subscriber_id = c.subscriber_id
                        and x.kind = 'reply' and x.status in ('pending', 'delivering')
-                       and x.created_at <= late.said_at))
-    from late join conversations c on c.id = late.conversation_id";
+                       and case when late.place is null then x.created_at <= late.said_at
+                                else coalesce(x.rs_seq, 0) < late.place end)), ",
+    place_of!("late"),
+    "
+    from late join conversations c on c.id = late.conversation_id"
+);
 
 /// Ends a turn of this process that never settled: its lane is released, the handoff is recorded and, when the contact
 /// has not been told yet, queued; the owed reply is paid. A turn that another process has taken over is left alone. Its

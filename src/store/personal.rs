@@ -62,9 +62,13 @@ const DIGESTS: [&str; 4] = ["token_hash", "previous_token_hash", "rs_unwritten_t
 
 const FIND: &str = "select id from conversations where tenant_id = $1 and subscriber_id = $2";
 
-/// Keeps turns and deliveries out until the erasure is over: they lock the contact's row first as well.
+/// Keeps turns out until the erasure is over: they lock the contact's row first as well. What delivers and confirms locks
+/// its own rows before, and can meet an erasure half-way ([`erase`]).
 const FIND_AND_LOCK: &str =
     "select id from conversations where tenant_id = $1 and subscriber_id = $2 for update";
+
+/// How often an erasure is begun that others stand in the way of. Postgres gives one of the two up after a second.
+const ERASE_TRIES: u32 = 5;
 
 /// Tags of ours that ManyChat may still show at the contact.
 const TAGS_LEFT: &str = "
@@ -169,11 +173,26 @@ pub async fn tags_left(
 }
 
 /// Erases the contact, in one transaction. A turn that is under way ends without a reply, and a reply that is being
-/// delivered is not tried again.
+/// delivered is not tried again. Whoever delivers or confirms a reply of the contact just now can stand in the way for a
+/// moment; then it is tried again.
 ///
 /// # Errors
 /// As [`export`]; then nothing was erased, unless the connection was lost at the very end: count again.
 pub async fn erase(
+    client: &mut Client,
+    tenant: &TenantId,
+    subscriber: &SubscriberId,
+) -> Result<Vec<Erased>, StoreError> {
+    for _ in 1..ERASE_TRIES {
+        match erase_once(client, tenant, subscriber).await {
+            Err(error) if error.is_deadlock() => {}
+            ended => return ended,
+        }
+    }
+    erase_once(client, tenant, subscriber).await
+}
+
+async fn erase_once(
     client: &mut Client,
     tenant: &TenantId,
     subscriber: &SubscriberId,

@@ -66,3 +66,27 @@ async fn every_column_that_sounds_like_a_credential_is_judged() {
 async fn names(client: &Client, sql: &str) -> BTreeSet<String> {
     client.query(sql, &[]).await.unwrap().iter().map(|row| row.get("table_name")).collect()
 }
+
+/// DEC-13: a delivery that has its row and then wants the contact's, while an erasure has that one and wants the delivery's,
+/// does not end the erasure.
+#[tokio::test]
+async fn an_erasure_outlives_a_delivery_in_its_way() {
+    let database = TestServer::database().unwrap();
+    let (mut eraser, mut delivery) = (database.connect().await.unwrap(), database.connect().await.unwrap());
+    let made = "with c as (insert into conversations (tenant_id, subscriber_id, channel) values ('t', '7', 'whatsapp')
+                           returning id)
+                insert into outbox (tenant_id, subscriber_id, conversation_id, payload) select 't', '7', id, '{}' from c";
+    delivery.batch_execute(made).await.unwrap();
+    let (tenant, subscriber) = (TenantId::new("t").unwrap(), SubscriberId::new("7").unwrap());
+    let delivering = async {
+        let transaction = delivery.transaction().await.unwrap();
+        transaction.execute("update outbox set attempts = 1", &[]).await.unwrap();
+        // By now the erasure has the contact's row and waits for this one; a second later the server sees it.
+        tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+        transaction.query("select 1 from conversations for key share", &[]).await.unwrap();
+        transaction.commit().await.unwrap();
+    };
+    let (erased, ()) = tokio::join!(erase(&mut eraser, &tenant, &subscriber), delivering);
+    let rows: u64 = erased.unwrap().iter().map(|part| part.rows).sum();
+    assert_eq!(rows, 2, "the contact and its delivery");
+}

@@ -146,6 +146,16 @@ impl Pulse {
         true
     }
 
+    /// The same for a beat before which the database's clock was set forward. The beats of others look too old until their next
+    /// one: nobody is called dead before this process has beaten without a break for long enough again (ARC-44).
+    pub fn confirmed_after_step(&self, sent: u64) -> bool {
+        let counts = self.confirmed(sent);
+        if counts {
+            self.shared.life_began.store(sent, Ordering::Release);
+        }
+        counts
+    }
+
     fn is_too_old(&self, sent: u64) -> bool {
         Duration::from_millis(boot_clock_ms().saturating_sub(sent)) >= self.dead
     }
@@ -273,6 +283,8 @@ mod tests {
         }
         assert!(pulse.may_judge());
         assert!((pulse.others_dead_secs() - 20.0).abs() < f64::EPSILON);
+        assert!(pulse.confirmed_after_step(ago(1000)) && pulse.allows(pulse.life()));
+        assert!(!pulse.may_judge(), "others look old until their next beat");
         let broken = Pulse::new(ProcessId::fresh(), DEAD);
         broken.shared.life_began.store(ago(27_000), Ordering::Release);
         broken.shared.last_sent.store(ago(17_000), Ordering::Release);

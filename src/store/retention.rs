@@ -277,9 +277,16 @@ async fn delete_batch(
         "delete from {} where ctid = any (array({} and {of}.ctid = any ($3::text[]::tid[]) for update of {of} skip locked))",
         old.table, old.rows
     );
+    // Before they are judged, in a statement of its own: a turn that began meanwhile has locked the contact, or is seen.
+    let locking =
+        format!("select 1 from {} where ctid = any ($1::text[]::tid[]) for update skip locked", old.table);
     let transaction = client.transaction().await?;
     transaction.batch_execute(&format!("set local statement_timeout = {}", limit.as_millis())).await?;
-    match transaction.execute(&sql, &[&tenant.as_str(), &before, &places]).await {
+    let deleted = match transaction.execute(&locking, &[&places]).await {
+        Ok(_) => transaction.execute(&sql, &[&tenant.as_str(), &before, &places]).await,
+        Err(error) => Err(error),
+    };
+    match deleted {
         Ok(rows) => {
             transaction.commit().await?;
             Ok(Some(rows))

@@ -11,6 +11,7 @@ use super::acted::{acted_columns, acted_of};
 use super::attempts::attempts_of;
 use super::open::{HISTORY_TURNS, OpenTurn, back, history_of, open_handoff, parse_binding};
 use super::pool::Lease;
+use super::processes::dead;
 use super::statements::{BEGIN, COMMIT};
 use super::takeover::{pause_columns, pause_join};
 use super::{Database, StoreError};
@@ -21,14 +22,16 @@ use crate::telemetry::crash_points::{self, Sabotage};
 
 /// Makes a dead process's running turn this process's own: its lane with a new fence, and the owed row with it. Only
 /// one process can: the row is changed as long as the dead one still stands in it. A turn beside the lane needs none.
-const TAKE_OVER: &str = "
+const TAKE_OVER: &str = concat!(
+    "
     with owed as (
       select o.turn_id, o.conversation_id, o.fence, o.process_id, o.second_run, c.subscriber_id, c.channel,
              c.last_message_at
       from rs_owed o join conversations c on c.id = o.conversation_id
       where o.turn_id = $1 and o.tenant_id = $2 and o.status = 'running'
-        and not exists (select 1 from rs_processes p where p.id = o.process_id
-                        and p.beat_at > statement_timestamp() - make_interval(secs => $5))
+        and ",
+    dead!("o.process_id", own: "$3", after: "$5"),
+    "
       for no key update of c),
     lane as (
       insert into rs_lanes as l (conversation_id, process_id, turn_id, fence, expires_at)
@@ -38,15 +41,17 @@ const TAKE_OVER: &str = "
         set process_id = excluded.process_id, turn_id = excluded.turn_id,
             fence = l.fence + 1, expires_at = excluded.expires_at
         where l.turn_id is null or l.expires_at <= clock_timestamp()
-           or not exists (select 1 from rs_processes p
-                          where p.id = l.process_id and p.beat_at > statement_timestamp() - make_interval(secs => $5))
+           or ",
+    dead!("l.process_id", own: "$3", after: "$5"),
+    "
       returning fence)
     update rs_owed o set process_id = $3, second_run = true, fence = (select fence from lane)
     from owed
     where o.turn_id = owed.turn_id and o.status = 'running' and o.process_id = owed.process_id
       and (owed.fence is null or exists (select 1 from lane))
     returning o.conversation_id, o.binding, o.fence, o.user_turn_ids, o.received_at, owed.process_id as dead,
-              owed.second_run as again, owed.subscriber_id, owed.channel, owed.last_message_at";
+              owed.second_run as again, owed.subscriber_id, owed.channel, owed.last_message_at"
+);
 
 /// The messages of the turn $1 that $2 holds now, and the turns before them when it may read those, by the rules of Open:
 /// a `first` turn under enforcement reads nothing from before the contact's first token was issued (TOK-14, DEC-24). $5:

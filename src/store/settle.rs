@@ -20,7 +20,8 @@ use crate::telemetry::crash_points::{self, Point, Sabotage};
 /// The conversation's row is locked by the statement before: whether a reply is queued, and whether others wait, is then
 /// read after the wait for whoever has queued one meanwhile (ARC-43, ARC-47). It is locked before the lane's, as in Open: in
 /// the other order the two could wait for each other. And it is locked before the agent's row gets its place in the order
-/// of turns, so that no later Open can have read past it (ARC-34). The reply is dated after the lock for the same reason.
+/// of turns, so that no later Open can have read past it (ARC-34). The reply gets its place among the contact's replies after
+/// the lock for the same reason: from a sequence, because a clock can fall back (ARC-43, GAP-DL-5).
 ///
 /// A reply that waits for a flow is due when that has played (WAIT-2). Staged actions stand in the payload of the outbox,
 /// and on the owed row as long as the reply may go inline (AFTER-2, AFTER-9).
@@ -53,14 +54,15 @@ macro_rules! settle_statement {
                        and not o.queued and (o.process_id <> $4 or o.rest is not null)) as queue),
     owed as (
       update rs_owed o
-      set status = 'said', payload = $6, tokens = $7, cost_usd = $8, charged = $9, said_at = clock_timestamp(), queued = way.queue,
+      set status = 'said', payload = $6, tokens = $7, cost_usd = $8, charged = $9, said_at = clock_timestamp(),
+          place = nextval('outbox_rs_seq_seq'), queued = way.queue,
           rest = case when not way.queue then $22::jsonb end,
           actions = case when not way.queue and $22 is null then $6::jsonb -> 'actions' end,
           not_before = clock_timestamp() + make_interval(secs => $23)
       from way
       where o.conversation_id = $1 and o.turn_id = $2 and o.status = 'running' and o.process_id = $4
         and ($3::bigint is null or exists (select 1 from lane))
-      returning o.conversation_id, o.queued),
+      returning o.conversation_id, o.queued, o.place),
     agent as (
       insert into turns (id, conversation_id, role, text, outcome, model, bound, actions, input_tokens,
                          output_tokens, cache_read_tokens, cost_usd, latency_ms, created_at)
@@ -75,8 +77,8 @@ macro_rules! settle_statement {
       from owed, jsonb_to_record($24::jsonb) as x(cause text, interventions text[], confidence real, ungrounded integer)
       where $24::jsonb is not null),
     queued as (
-      insert into outbox (tenant_id, subscriber_id, conversation_id, kind, payload, created_at, next_attempt_at)
-      select c.tenant_id, c.subscriber_id, c.id, 'reply', $6, clock_timestamp(),
+      insert into outbox (tenant_id, subscriber_id, conversation_id, kind, payload, rs_seq, created_at, next_attempt_at)
+      select c.tenant_id, c.subscriber_id, c.id, 'reply', $6, owed.place, clock_timestamp(),
              greatest(now(), clock_timestamp() + make_interval(secs => $23),
                       (select max(x.next_attempt_at) from outbox x
                               where x.tenant_id = c.tenant_id and x.subscriber_id = c.subscriber_id

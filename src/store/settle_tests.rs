@@ -235,7 +235,7 @@ async fn a_short_reply_leaves_the_outbox_alone() {
 }
 
 /// What a worker with this many seconds until death would claim now.
-async fn claimed(fixture: &Fixture) -> Vec<Vec<String>> {
+pub(in crate::store) async fn claimed(fixture: &Fixture) -> Vec<Vec<String>> {
     let claimant = Claimant {
         tenant: TenantId::new("test").unwrap(),
         process: ProcessId::fresh(),
@@ -245,7 +245,10 @@ async fn claimed(fixture: &Fixture) -> Vec<Vec<String>> {
     };
     let sql = "insert into rs_processes (id, tenant_id) values ($1, 'test')";
     fixture.client.execute(sql, &[claimant.process.as_uuid()]).await.unwrap();
-    let claims = outbox::claim(&fixture.database, &claimant, 10, 10, Timestamp::now()).await.unwrap().replies;
+    let claims = outbox::claim(&fixture.database, || Some(claimant.clone()), 10, 10, Timestamp::now())
+        .await
+        .unwrap()
+        .replies;
     let mut texts = Vec::new();
     for claim in claims {
         texts.push(claim.texts.expose().clone());

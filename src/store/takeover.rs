@@ -9,8 +9,8 @@ use super::flight::behind_lock;
 use super::{Database, StoreError};
 use crate::domain::{ConversationId, Fence, ProcessId, TurnId};
 
-/// Columns of a `select` from the conversation `c` that say whether it is paused: `tag_pending`, and `quiet_secs`, the
-/// seconds since the latest open handoff; null when there is none, or when the agent has gone on since. It has when it
+/// Columns of a `select` from the conversation `c` that say whether it is paused: `tag_pending`, `called_seq`, the place of
+/// the latest open handoff among turns and handoffs, and `quiet_secs`, the seconds since then; null when there is none, or when the agent has gone on since. It has when it
 /// answered a message that came after the handoff with anything but another handoff: `rules.takeover` was not there
 /// then, and a rule that comes later silences nobody in the middle of a chat.
 ///
@@ -18,7 +18,7 @@ use crate::domain::{ConversationId, Fence, ProcessId, TurnId};
 /// `seq`: no time of the business clock is compared (ARC-50). Unbound turns neither prolong nor end a pause (TOK-13).
 macro_rules! pause_columns {
     () => {
-        "called.tag_pending,
+        "called.tag_pending, called.opened_seq as called_seq,
          case when called.opened_at is not null and not exists (
            select 1 from turns a
            where a.conversation_id = c.id and a.role = 'agent' and a.bound

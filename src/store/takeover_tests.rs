@@ -3,6 +3,7 @@ use uuid::Uuid;
 use super::*;
 use crate::store::PoolLimits;
 use crate::store::embedded::testing::TestServer;
+use crate::store::handoffs::{PauseEnd, end_pause};
 use crate::store::testing::ActingTurn;
 
 /// DEC-9, ARC-45, CAP-4: a silent end takes its count back, frees the lane and owes nothing, under the fence; an old fence changes nothing.
@@ -65,4 +66,20 @@ async fn a_silent_end_of_a_second_run_keeps_what_was_sent() {
         (row.get(0), row.get(1), row.get(2), row.get(3));
     assert_eq!((bound, text.as_str(), first.as_str()), (false, "", "performed"));
     assert!(second.starts_with("outcome unknown"), "{second}");
+}
+
+/// DEC-9, DEC-25: the end of a pause closes the calls that were known when it was decided, and none that came meanwhile.
+#[tokio::test]
+async fn a_call_that_comes_meanwhile_outlives_the_pause() {
+    let bench = ActingTurn::of("7").await;
+    let conversation = ConversationId::from(*bench.turn.as_uuid());
+    let sql = "insert into rs_handoffs (conversation_id, reason, opened_seq) values ($1, $2, $3)";
+    let calls = [("before the column", None), ("known", Some(7_i64)), ("meanwhile", Some(8))];
+    for (reason, place) in calls {
+        bench.client.execute(sql, &[conversation.as_uuid(), &reason, &place]).await.unwrap();
+    }
+    end_pause(&bench.database, conversation, PauseEnd::TagGone, 7).await.unwrap();
+    let open =
+        bench.client.query("select reason from rs_handoffs where closed_at is null", &[]).await.unwrap();
+    assert_eq!(open.iter().map(|row| row.get(0)).collect::<Vec<String>>(), ["meanwhile"]);
 }

@@ -120,7 +120,10 @@ impl Fixture {
     /// Makes every token row due and claims it.
     async fn claim(&self, claimant: &Claimant) -> Vec<TokenClaim> {
         self.client.batch_execute("update outbox set next_attempt_at = now()").await.unwrap();
-        outbox::claim(&self.database, claimant, 10, 10, jiff::Timestamp::now()).await.unwrap().tokens
+        outbox::claim(&self.database, || Some(claimant.clone()), 10, 10, jiff::Timestamp::now())
+            .await
+            .unwrap()
+            .tokens
     }
 
     async fn replace(&self, claim: &TokenClaim, digest: &str) -> Replaced {

@@ -44,8 +44,12 @@ struct Shapes {
     email: Regex,
     email_any_script: Regex,
     phone: Regex,
+    phone_of_the_clause: Regex,
     number: Regex,
 }
+
+/// Fewest digits of a phone number in the spellings that are ours: `450 / 615` is none.
+const FEWEST_DIGITS: usize = 7;
 
 impl Shapes {
     fn compile() -> Result<Self, regex::Error> {
@@ -53,12 +57,20 @@ impl Shapes {
             media: Regex::new(
                 r#"(?i-u:https?://manybot-files\.s3[a-z0-9_.-]*\.amazonaws\.com)[^\s\x{FEFF}"'\\<>]*"#,
             )?,
-            link: Regex::new(r#"(?-u:\b)(?i-u:https?://|www\.)[^\s\x{FEFF}"'\\<>]+"#)?,
+            link: Regex::new(r#"(?-u:\b)(?:(?i-u:https?://|www\.)|(?i-u:www)．)[^\s\x{FEFF}"'\\<>]+"#)?,
             email: Regex::new(r"[A-Za-z0-9_.+-]+@[A-Za-z0-9_-]+\.[A-Za-z0-9_.]{2,}")?,
-            // Addresses with letters outside ASCII, which the shape above leaves whole.
-            email_any_script: Regex::new(r"[\w.+-]+@[\w-]+\.[\w.]{2,}")?,
-            phone: Regex::new(r"\+?\p{Nd}[\p{Nd}\s\x{FEFF}().-]{7,}\p{Nd}")?,
-            number: Regex::new(r"(?-u:\b)[0-9]{7,}(?-u:\b)|[\p{Nd}--0-9]{7,}")?,
+            // Addresses with letters outside ASCII, full-width signs or invisible characters, which the shape above
+            // leaves whole.
+            email_any_script: Regex::new(r"[\w.+．＋\p{Cf}-]+[@＠﹫][\w\p{Cf}-]+[.．][\w.．\p{Cf}]{2,}")?,
+            // As phones and their keyboards write numbers: dashes of every length, slashes, middle dots, full-width signs,
+            // and the invisible characters that come along when a number is copied.
+            phone: Regex::new(
+                r"(?:[+＋]\p{Cf}*)?\p{Nd}[\p{Nd}\s\p{Cf}\p{Cc}().‐‑‒–—―−﹘﹣－/⁄∕／·∙⋅・（）．-]{7,}\p{Nd}",
+            )?,
+            phone_of_the_clause: Regex::new(r"\+?\p{Nd}[\p{Nd}\s\x{FEFF}().-]{7,}\p{Nd}")?,
+            number: Regex::new(
+                r"(?-u:\b)[0-9](?:\p{Cf}*[0-9]){6,}(?-u:\b)|[\p{Nd}--0-9](?:\p{Cf}*[\p{Nd}--0-9]){6,}",
+            )?,
         })
     }
 }
@@ -90,7 +102,7 @@ pub fn scrub_with<'text>(text: &'text str, marks: &Marks) -> Cow<'text, str> {
         replace(&mut clean, &shapes.email_any_script, marks.email);
     }
     if hints.digits {
-        replace_phones(&mut clean, &shapes.phone, marks.phone);
+        replace_phones(&mut clean, shapes, marks.phone);
         replace(&mut clean, &shapes.number, marks.number);
     }
     clean
@@ -118,16 +130,22 @@ fn replace(text: &mut Cow<'_, str>, shape: &Regex, mark: &str) {
     }
 }
 
-/// As [`replace`], except for dates and prices, which only look like a phone number (LIM-10).
-fn replace_phones(text: &mut Cow<'_, str>, shape: &Regex, mark: &str) {
+/// As [`replace`], except for dates, hours and prices, which only look like a phone number (LIM-10). Of a run with few digits
+/// what the clause's own shape covers goes all the same (PII-3).
+fn replace_phones(text: &mut Cow<'_, str>, shapes: &Shapes, mark: &str) {
     let mut clean = String::new();
     let mut done = 0;
-    for found in shape.find_iter(text) {
-        if !is_date_or_price(text, found.range()) {
-            clean.push_str(text.get(done..found.start()).unwrap_or_default());
-            clean.push_str(mark);
-            done = found.end();
+    for found in shapes.phone.find_iter(text) {
+        if is_date_or_price(text, found.range()) {
+            continue;
         }
+        clean.push_str(text.get(done..found.start()).unwrap_or_default());
+        if found.as_str().chars().filter(|sign| sign.is_numeric()).count() < FEWEST_DIGITS {
+            clean += &shapes.phone_of_the_clause.replace_all(found.as_str(), NoExpand(mark));
+        } else {
+            clean.push_str(mark);
+        }
+        done = found.end();
     }
     if done > 0 {
         clean.push_str(text.get(done..).unwrap_or_default());
@@ -148,8 +166,8 @@ impl Hints {
         let digits = bytes.iter().filter(|byte| byte.is_ascii_digit()).count();
         let foreign_digits = !text.is_ascii() && text.chars().any(|ch| !ch.is_ascii() && ch.is_numeric());
         Self {
-            link: text.contains("://") || contains_ignoring_case(bytes, b"www."),
-            at_sign: bytes.contains(&b'@'),
+            link: text.contains("://") || contains_ignoring_case(bytes, b"www"),
+            at_sign: text.contains(['@', '＠', '﹫']),
             digits: digits >= 2 || foreign_digits,
         }
     }

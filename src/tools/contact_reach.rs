@@ -46,6 +46,7 @@ impl Performer {
             process: turn.process,
             under: Under::Turn(turn.turn),
             once: turn.once.into(),
+            marks: self.marks.clone(),
         };
         let first = if turn.second_run { SECOND_RUN } else { 0 };
         Arc::new(ContactReach { performer: self.clone(), place, first, sends: Mutex::default() })

@@ -185,7 +185,8 @@ impl Decider<'_> {
             return refuse("set_field", "backward", None);
         }
         let moves = Some(stage) > floor;
-        // A write equal to the floor has no event: its stage was recorded before, or the write stands already.
+        // A write equal to the floor has no event where its stage was recorded before, or the write stands already. Where an
+        // earlier turn's write of it is still to come, the event is attached, for that write may fail; who comes first fires it.
         match self.ledger.stage(self.write(field, stage.as_str(), self.event(stage))) {
             Taken::New if moves => self.tied_flow(stage),
             Taken::New | Taken::Repeat => staged(true),
@@ -303,7 +304,7 @@ impl Decider<'_> {
     /// FN-STAGE-4
     fn floor(&self) -> Option<Stage> {
         let reached = self.menu.tools().funnel_field().and_then(|field| self.ledger.stage_reached(&field.id));
-        self.menu.start.stage.max(reached)
+        self.menu.floor.max(reached)
     }
 
     fn write(&self, field: &FieldTool, value: &str, event: Option<Action>) -> Action {
@@ -316,7 +317,7 @@ impl Decider<'_> {
         }
     }
 
-    /// The event of a stage, when that stage was not recorded before this turn (FN-EVT-2).
+    /// The event of a stage, when that stage was not recorded as performed before this turn (FN-EVT-2).
     fn event(&self, stage: Stage) -> Option<Action> {
         let event = funnel::event_of(self.menu.tools(), stage, self.menu.start.stage)?;
         Some(Action::SendEvent { id: event.id.clone(), flow_ns: event.flow_ns.clone() })

@@ -8,6 +8,8 @@ use crate::telemetry::scrub_text;
 
 /// Longest recorded error, in UTF-16 units (PERF-10).
 const LONGEST_ERROR: usize = 200;
+/// How the error of an action begins that made no request: it stays unsent (ARC-41, FLOW-11).
+pub(super) const NOT_ATTEMPTED: &str = "not attempted";
 /// What stands for a note, a name of ManyChat and the contact's id in an error.
 const HIDDEN: &str = "[removed]";
 
@@ -17,9 +19,13 @@ pub(super) struct Failure {
 }
 
 /// An error as the record and the log may hold it: without the note, names of ManyChat, the contact's id, without shapes of personal
-/// data, at most 200 characters. One after which ManyChat may have acted says so (PERF-10, ARC-41).
+/// data, at most 200 characters. One after which ManyChat may have acted says so, and so does one of which no request was
+/// made, in the word of everything that was not attempted (PERF-10, ARC-41).
 pub(super) fn failure_of(error: &ManyChatError, action: &Action, contact: &SubscriberId) -> Failure {
-    let mut text = error.to_string();
+    let mut text = match error {
+        ManyChatError::NotStarted { reason } => format!("{NOT_ATTEMPTED}: {reason}"),
+        error => error.to_string(),
+    };
     if let Action::WriteNote { text: note, .. } = action {
         text = without(&text, note.expose());
     }

@@ -54,6 +54,7 @@ impl Performer {
             process,
             under: Under::Inherited(turn),
             once: Arc::default(),
+            marks: self.marks.clone(),
         };
         let Ok(first) = serde_json::from_value::<Action>(left.action.clone()) else {
             report(&place, &unreadable(&left.action));

@@ -1,10 +1,11 @@
 //! What earlier turns did for a contact, folded from their records (TSET-8).
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use jiff::Timestamp;
 use serde_json::Value;
 
+use super::perform::PER_ACTION;
 use super::record::{OUTCOME_UNKNOWN, Status};
 use crate::config::{FieldTool, SENDS_OPENING, Tools};
 use crate::domain::{Intent, Stage};
@@ -22,6 +23,22 @@ pub struct Known {
     pub offering: Option<String>,
     /// The opening flow was spent.
     pub opening_spent: bool,
+    /// What earlier turns have staged and nobody has performed yet. No part of a summary.
+    #[serde(skip)]
+    pub pending: Pending,
+}
+
+/// Writes that earlier turns of the contact have staged and that are still to be made: of a reply that waits for its flow, is
+/// in the outbox, or whose actions wait for ManyChat. Until one has failed, what later turns stage lands behind it (10 section
+/// 16.1).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pending {
+    /// The highest stage among them.
+    pub stage: Option<Stage>,
+    /// The last intent.
+    pub intent: Option<Intent>,
+    /// The last offering.
+    pub offering: Option<String>,
 }
 
 impl Known {
@@ -30,6 +47,66 @@ impl Known {
     pub fn fold(&mut self, tools: &Tools, at: Timestamp, actions: &Value) {
         for entry in actions.as_array().into_iter().flatten() {
             self.fold_entry(tools, at, entry);
+        }
+    }
+
+    /// The same for a turn whose actions are still open, with what was `tried` of them: number of the attempt and its entry, in
+    /// order. What is done counts as it will on the record; what is not is pending.
+    pub fn fold_open<'entry>(
+        &mut self,
+        tools: &Tools,
+        at: Timestamp,
+        actions: &Value,
+        tried: impl IntoIterator<Item = (i32, &'entry Value)>,
+    ) {
+        let mut groups: BTreeMap<i32, Vec<&Value>> = BTreeMap::new();
+        for (number, entry) in tried {
+            groups.entry(number / PER_ACTION).or_default().push(entry);
+        }
+        let mut staged = 0;
+        for entry in actions.as_array().into_iter().flatten() {
+            if status(entry) != Some(Status::Staged.as_str()) {
+                self.fold_entry(tools, at, entry);
+                continue;
+            }
+            // The n-th staged entry is the n-th action (REC-6).
+            match groups.get(&staged) {
+                Some(group) => group.iter().for_each(|entry| self.fold_entry(tools, at, entry)),
+                None => {
+                    self.fold_entry(tools, at, entry);
+                    self.expect(tools, entry);
+                }
+            }
+            staged += 1;
+        }
+    }
+
+    /// The stage below which nothing is staged any more (FN-STAGE-4).
+    #[must_use]
+    pub fn floor(&self) -> Option<Stage> {
+        self.stage.max(self.pending.stage)
+    }
+
+    /// What the contact's intent is, or will be when what is staged is done: `prospect` is final (FN-INT-1).
+    #[must_use]
+    pub fn intent_to_come(&self) -> Option<Intent> {
+        match self.intent {
+            Some(Intent::Prospect) => self.intent,
+            known => self.pending.intent.or(known),
+        }
+    }
+
+    fn expect(&mut self, tools: &Tools, entry: &Value) {
+        let Some((id, value)) = written(entry) else { return };
+        let is = |field: Option<&FieldTool>| field.is_some_and(|field| field.id == id);
+        if is(tools.funnel_field()) {
+            self.pending.stage = self.pending.stage.max(value.parse().ok());
+        }
+        if is(tools.intent_field()) {
+            self.pending.intent = value.parse().ok().or(self.pending.intent);
+        }
+        if is(tools.offering_field()) {
+            self.pending.offering = Some(value.to_owned());
         }
     }
 
@@ -73,6 +150,12 @@ impl Known {
             self.offering = Some(value.to_owned());
         }
     }
+}
+
+/// Field and value of a write.
+fn written(entry: &Value) -> Option<(&str, &str)> {
+    let text = |key: &str| entry.get(key).and_then(Value::as_str);
+    (text("tool") == Some("set_field")).then(|| text("id").zip(text("value"))).flatten()
 }
 
 fn status(entry: &Value) -> Option<&str> {
@@ -173,6 +256,57 @@ mod tests {
         }
         assert!(!folded(&[json!([write("purpose", "prospect", "dropped_over_cap")])]).opening_spent);
         assert!(!folded(&[json!([write("purpose", "not_prospect", "performed")])]).opening_spent);
+    }
+
+    /// 10 section 16.1, FN-STAGE-2, REC-6: of a turn whose actions are open, what was tried counts as it ended, each in the place
+    /// of its own staged entry; the rest is pending, and nothing of it is known as done.
+    #[test]
+    fn what_is_still_staged_is_pending() {
+        let record = json!([
+            write("purpose", "prospect", "staged"),
+            write("sale_stage", "qualifying", "staged"),
+            {"tool": "send_flow", "id": "tour", "status": "performed"},
+            write("sale_stage", "offered", "staged"),
+            write("what_class", "wheel", "staged"),
+            write("sale_stage", "prepared", "discarded"),
+        ]);
+        let tried = [
+            (0, write("purpose", "prospect", "performed")),
+            (PER_ACTION, write("sale_stage", "qualifying", "performed")),
+            (PER_ACTION + 1, json!({"tool": "send_event", "id": "e", "status": "performed"})),
+        ];
+        let known = |tried: &[(i32, Value)]| {
+            let mut known = Known::default();
+            known.fold_open(&shop(), day(0), &record, tried.iter().map(|(number, entry)| (*number, entry)));
+            known
+        };
+        let some = known(&tried);
+        assert_eq!((some.stage, some.intent), (Some(Stage::Qualifying), Some(Intent::Prospect)));
+        assert_eq!((some.floor(), some.pending.offering.as_deref()), (Some(Stage::Offered), Some("wheel")));
+        assert!(some.has_sent("tour", day(0)) && some.pending.intent.is_none());
+
+        let none = known(&[]);
+        assert_eq!((none.stage, none.intent, none.offering.as_deref()), (None, None, None));
+        assert_eq!((none.floor(), none.intent_to_come()), (Some(Stage::Offered), Some(Intent::Prospect)));
+
+        let refused = known(&[(2 * PER_ACTION, write("sale_stage", "offered", "failed"))]);
+        assert_eq!(refused.floor(), Some(Stage::Qualifying), "FN-STAGE-2: a refused write is no floor");
+        let summary = serde_json::to_value(&none).unwrap();
+        assert!(summary.get("pending").is_none(), "ARC-34: {summary}");
+    }
+
+    /// FN-INT-1: `prospect` is final; before it the later word counts.
+    #[test]
+    fn the_intent_to_come_never_goes_back() {
+        let to_come = |intent, staged| {
+            let pending = Pending { intent: staged, ..Pending::default() };
+            Known { intent, pending, ..Known::default() }.intent_to_come()
+        };
+        let (yes, no) = (Some(Intent::Prospect), Some(Intent::NotProspect));
+        assert_eq!(
+            [to_come(yes, no), to_come(no, yes), to_come(None, no), to_come(no, None)],
+            [yes, yes, no, no]
+        );
     }
 
     /// What another service wrote, or nobody can read, changes nothing; folding the newest turn again neither.

@@ -15,6 +15,8 @@ pub(super) struct Menu {
     tenant: Arc<Tenant>,
     /// Where the contact stood as the turn began.
     pub(super) start: Standing,
+    /// The stage below which nothing was to be staged even then: what earlier turns have staged counts (10 section 16.1).
+    pub(super) floor: Option<Stage>,
     /// Ids of the flows the contact has not had (TSET-3).
     unsent: Vec<String>,
     /// TSET-2
@@ -35,7 +37,8 @@ impl Menu {
             |flow: &&FlowTool| flow.role != Some(FlowRole::Opening) && (flow.repeatable || !sent(flow));
         let sends_at_call = matches!(offer.flows, FlowMode::AtCall(_));
         Self {
-            start: Standing::at_start(tools, known.stage, known.intent, offer.offering.as_deref()),
+            start: Standing::at_start(tools, known.stage, known.intent_to_come(), offer.offering.as_deref()),
+            floor: known.floor(),
             unsent: tools.flows.iter().filter(unsent).map(|flow| flow.id.clone()).collect(),
             reads: offer.may_read && sends_at_call && !offer.nudge && is_worth_reading(tools),
             nudges: offer.follow_ups && !offer.nudge && tools.nudge.is_some(),

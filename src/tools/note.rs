@@ -105,6 +105,26 @@ mod tests {
         assert_eq!(clean("call 555\u{1}010\u{7f}3388", 500), "call [removed]");
     }
 
+    /// NOTE-2, NOTE-3: the spellings that phones and their keyboards produce.
+    #[test]
+    fn spellings_of_phones_hide_nothing() {
+        for number in [
+            "\u{202a}+54 9 11\u{202c} 5555\u{2011}1234",
+            "+34\u{2013}612\u{2013}345\u{2013}678",
+            "612\u{ad}345\u{ad}678",
+            "612·345·678",
+            "612/345/678",
+            "555.010-338.801",
+            "mia＠studio.example",
+            "+1 (555) 010\u{2011}3388",
+        ] {
+            let note = clean(&format!("Ring {number} or write"), 500);
+            assert_eq!(note.replace('\u{202a}', ""), "Ring [removed] or write");
+        }
+        let kept = "From 30/11/2026 10–14 h, offered 1.250.000, 450–500 USD, between 950.000–1.250.000";
+        assert_eq!(clean(kept, 500), kept);
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(300))]
 

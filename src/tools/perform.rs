@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use super::action::{Action, FlowOrigin};
 use super::counters::COUNTERS;
-use super::failure::{Failure, cut, failure_of};
+use super::failure::{Failure, NOT_ATTEMPTED, cut, failure_of};
+use super::marks::Marks;
 use super::record::{Entry, Status};
 use crate::domain::{ContactText, ConversationId, ProcessId, Stage, SubscriberId};
 use crate::manychat::{self, Gate, Priority};
@@ -34,6 +35,8 @@ pub struct Performer {
     pub database: Database,
     /// How they are made.
     pub manychat: manychat::Handle,
+    /// Which fields only go forward.
+    pub marks: Marks,
 }
 
 /// Why performing has stopped before the end.
@@ -88,12 +91,13 @@ pub(super) struct Place {
     pub(super) process: ProcessId,
     pub(super) under: Under,
     pub(super) once: Arc<[String]>,
+    pub(super) marks: Marks,
 }
 
 /// What one attempt came to.
 pub(super) enum Tried {
     Entry(Entry),
-    /// Another turn has the opening: nothing is sent or recorded (FN-OPEN-9).
+    /// Another turn has the opening, or has fired the event: nothing is sent or recorded (FN-OPEN-9, FN-EVT-4).
     Nothing,
     Stopped(Stopped, Entry),
 }
@@ -112,6 +116,7 @@ impl Performer {
             process: open.process,
             under: if open.recovered { Under::Recovered(open.row) } else { Under::Actions(open.row) },
             once: Arc::default(),
+            marks: self.marks.clone(),
         };
         let actions = open.actions.expose().as_array().map_or(&[][..], Vec::as_slice);
         for (index, value) in actions.iter().enumerate().skip(progress.groups.len()) {
@@ -226,7 +231,7 @@ impl Performer {
             }
             // Its turn at ManyChat never came.
             None => {
-                let error = result.err().map_or_else(|| "not attempted".to_owned(), |failure| failure.text);
+                let error = result.err().map_or_else(|| NOT_ATTEMPTED.to_owned(), |failure| failure.text);
                 let entry = failed(action, &error);
                 Tried::Stopped(Stopped::NotNow, entry)
             }
@@ -321,16 +326,13 @@ pub(super) fn attempt_of(place: &Place, number: i32, action: &Action) -> Attempt
         entry: attempted_form(place, action),
         claims_opening: is_opening(action),
         again: false,
-        stages_above: stages_above(action),
-        once: matches!(action, Action::SendFlow { id, .. } if place.once.contains(id)),
+        values_above: place.marks.values_above(action),
+        once: match action {
+            Action::SendFlow { id, .. } => place.once.contains(id),
+            Action::SendEvent { .. } => true,
+            _ => false,
+        },
     }
-}
-
-/// The stages behind the one it writes; `None` for what writes none.
-fn stages_above(action: &Action) -> Option<Vec<&'static str>> {
-    let Action::SetField { value, .. } = action else { return None };
-    let stage: Stage = value.parse().ok()?;
-    Some(Stage::ALL.iter().filter(|later| **later > stage).map(|later| later.as_str()).collect())
 }
 
 /// Why the request was not made. What fails for good without one is told as what fails with one; of what has stopped the
@@ -339,12 +341,12 @@ fn not_begun(place: &Place, begun: Begun, action: &Action) -> Tried {
     let stopped = |why, error| Tried::Stopped(why, failed(action, error));
     let ended = |error| Tried::Entry(reported(place, failed(action, error)));
     match begun {
-        Begun::OpeningTaken => Tried::Nothing,
+        Begun::OpeningTaken | Begun::Fired => Tried::Nothing,
         Begun::Superseded => stopped(Stopped::Superseded, "not attempted: the turn was superseded"),
         Begun::Behind | Begun::Busy => {
             stopped(Stopped::Behind, "not attempted: an earlier write is under way")
         }
-        Begun::Outrun => ended("a later turn went further"),
+        Begun::Outrun => ended("another turn went further"),
         Begun::EndedFirst => ended(ENDED_FIRST),
         Begun::Taken => ended("not attempted: another turn sends it"),
         Begun::Before | Begun::Yes => ended("outcome unknown: it was attempted before"),

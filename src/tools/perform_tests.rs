@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::super::contact_reach::TurnPlace;
 use super::super::reach::{ActionNumber, Reach};
-use super::super::test_support::Kept;
+use super::super::test_support::{Kept, shop, tenant};
 use super::*;
 use crate::domain::{AgentRowId, Redacted};
 use crate::manychat::{Answer, Letter, LostBy, ManyChatError, Said, Unstarted};
@@ -33,7 +33,10 @@ impl Bench {
         let made = Arc::new(Mutex::new(Vec::new()));
         let queued = Arc::new(AtomicUsize::new(0));
         let manychat = answering(script, Arc::clone(&made), Arc::clone(&queued));
-        let performer = Performer { database: acting.database.clone(), manychat };
+        let mut tools = shop();
+        tools.fields.iter_mut().filter(|field| field.funnel).for_each(|field| field.id = "stage".to_owned());
+        let marks = Marks::of(tenant(tools));
+        let performer = Performer { database: acting.database.clone(), manychat, marks };
         Self { performer, acting, made, queued }
     }
 
@@ -95,7 +98,14 @@ fn answering(script: Script, made: Arc<Mutex<Vec<String>>>, queued: Arc<AtomicUs
         while let Some(letter) = poll_fn(|context| orders.poll_next(context)).await {
             let Letter::Place(order) = letter else { continue };
             queued.fetch_add(1, Ordering::AcqRel);
-            order.slot.started();
+            let outcome = script(&order.request.action).map(|()| Answer::Accepted);
+            if matches!(outcome, Err(ManyChatError::NotStarted { .. })) {
+                order.slot.answer(outcome);
+                continue;
+            }
+            if !order.slot.start() {
+                continue;
+            }
             if let Some(gate) = order.gate
                 && !gate.opens().await
             {
@@ -103,7 +113,7 @@ fn answering(script: Script, made: Arc<Mutex<Vec<String>>>, queued: Arc<AtomicUs
                 continue;
             }
             made.lock().unwrap().push(named(&order.request.action));
-            order.slot.answer(script(&order.request.action).map(|()| Answer::Accepted));
+            order.slot.answer(outcome);
         }
     });
     handle
@@ -216,6 +226,31 @@ async fn an_outcome_that_nobody_knows_says_so() {
     assert!(failure_of(&ManyChatError::NoToken, &flow("a"), &contact).text.contains("MANYCHAT_API_TOKEN"));
 }
 
+/// FLOW-6, FLOW-11, ARC-41: what ManyChat was not asked for says so in the word of everything that is not attempted, takes
+/// nothing along, has no attempt and stays unsent: it goes out when it is asked for again.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_manychat_was_not_asked_for_was_not_attempted() {
+    let paused = Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let still = Arc::clone(&paused);
+    let not_started = ManyChatError::NotStarted { reason: Unstarted::Paused };
+    let bench =
+        Bench::new(Box::new(
+            move |_| {
+                if still.load(Ordering::Acquire) { Err(not_started.clone()) } else { Ok(()) }
+            },
+        ))
+        .await;
+    let group = bench.reach(false).send(ActionNumber(0), payment_link()).await;
+    let [entry] = &group[..] else { panic!("{group:?}") };
+    let error = "not attempted: ManyChat wants fewer calls for longer than this one can wait";
+    assert_eq!((entry.status, entry.error.as_deref()), (Status::Failed, Some(error)));
+    assert!(bench.made().is_empty() && bench.acting.attempts().await.is_empty());
+    paused.store(false, Ordering::Release);
+    let group = bench.reach(false).send(ActionNumber(1), payment_link()).await;
+    assert!(group.iter().all(|entry| entry.status == Status::Performed), "{group:?}");
+    assert_eq!(bench.made().len(), 3);
+}
+
 /// AFTER-3, STAGE-6: staged actions run in order, and a failure stops nothing but what hangs on it.
 #[tokio::test(flavor = "multi_thread")]
 async fn staged_actions_run_in_order_whatever_fails() {
@@ -316,6 +351,7 @@ async fn a_write_that_waits_for_anothers_takes_no_place_at_manychat() {
         process: open.process,
         under: Under::Turn(bench.acting.turn),
         once: Arc::default(),
+        marks: bench.performer.marks.clone(),
     };
     let attempt = attempt_of(&place, PER_ACTION, &action);
     for _ in 0..3 {

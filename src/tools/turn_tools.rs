@@ -57,7 +57,8 @@ pub struct Offer {
     pub tenant: Arc<Tenant>,
     /// What was done before.
     pub known: Known,
-    /// What the contact is buying as the turn starts: the request's offering, else the stored one (FN-OFF-5).
+    /// What the contact is buying as the turn starts: the request's offering, else one that an earlier turn is about to write,
+    /// else the stored one (FN-OFF-5).
     pub offering: Option<String>,
     /// Flows sent before this do not count as sent (TSET-8).
     pub window_from: Timestamp,

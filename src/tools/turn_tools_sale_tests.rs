@@ -1,6 +1,7 @@
 //! The sale: stage, payment link, tied flows, offering.
 
 use super::*;
+use crate::tools::Pending;
 
 /// STAGE-7, FN-STAGE-4 to FN-STAGE-7, FN-STAGE-12, FN-ACC-1 to FN-ACC-3: only forward, equal allowed.
 #[tokio::test]
@@ -281,4 +282,34 @@ async fn the_rollout_rule_opens_the_gate() {
         Known { intent: Some(Intent::NotProspect), stage: Some(Stage::Nurturing), ..Known::default() };
     let tools = TurnTools::new(offer(shop(), recorded, World::new().mode()));
     assert_eq!(one(&tools, tagged("has_kiln")).await, json!({ "staged": false, "reason": "not_prospect" }));
+}
+
+/// 10 section 16.1, FN-STAGE-5, FN-STAGE-6, FN-TIED-3, FN-EVT-2, FN-READY-1, FN-INT-7: what an earlier turn has staged counts for
+/// the floor, the gates and the tied flow; the event goes by what was performed, for that write may fail.
+#[tokio::test]
+async fn what_an_earlier_turn_is_about_to_write_counts() {
+    let later = |stage| {
+        let pending = Pending { stage: Some(stage), intent: Some(Intent::Prospect), offering: None };
+        let known = Known { pending, ..Known::default() };
+        TurnTools::new(offer(shop(), known, World::new().mode()))
+    };
+    let (yes, no) = (json!({ "staged": true }), json!({ "staged": false }));
+    let tools = later(Stage::Nurturing);
+    let calls = [
+        set("sale_stage", "qualifying"),
+        set("sale_stage", "nurturing"),
+        set("purpose", "not_prospect"),
+        send("pay_page"),
+    ];
+    let refused = json!({ "sent": false, "reason": "not_prepared" });
+    assert_eq!(told(&tools, calls).await, [no.clone(), yes.clone(), no.clone(), refused]);
+    assert_eq!(recorded(&tools).await, ["set_field sale_stage=nurturing staged"]);
+
+    let tools = later(Stage::Offered);
+    assert_eq!(told(&tools, [set("sale_stage", "offered"), set("what_class", "glaze")]).await, [yes, no]);
+    let finished = tools.finish(Ending::Answered).await;
+    let event = finished.staged[0].action.follow_on().map(|event| event.id().to_owned());
+    assert_eq!(event.as_deref(), Some("offer_made"));
+
+    assert_eq!(one(&later(Stage::Prepared), send("pay_page")).await, json!({ "sent": true }));
 }

@@ -11,6 +11,7 @@ use super::context::TurnContext;
 use super::draft::{Decision, Draft};
 use super::flights::LATE_FLIGHT;
 use super::request::{Run, TurnRequest};
+use crate::channel::InboundMessage;
 use crate::config::{CARRIES_OUT_FOLLOW_UPS, SENDS_OPENING, Tenant, Tools};
 use crate::domain::{AgentRowId, Binding};
 use crate::funnel::Standing;
@@ -19,7 +20,9 @@ use crate::store::acted::{self, Acted, ActedTurn};
 use crate::store::open::OpenTurn;
 use crate::store::settle::Summary;
 use crate::store::{StoreError, lanes};
-use crate::tools::{Ending, Entry, FlowMode, IN_FLIGHT_LIMIT, Known, Offer, Performer, TurnPlace, TurnTools};
+use crate::tools::{
+    Ending, Entry, FlowMode, IN_FLIGHT_LIMIT, Known, Marks, Offer, Performer, TurnPlace, TurnTools,
+};
 
 /// How much of the lane's time may have passed between Open and the model's call.
 const BEFORE_THE_MODEL: Duration = Duration::from_secs(3);
@@ -41,7 +44,9 @@ pub fn tools_of(context: &TurnContext, request: &TurnRequest, opened: &OpenTurn)
         return None;
     }
     let live = request.live()?;
-    let performer = Performer { database: context.database.clone(), manychat: context.manychat.clone() };
+    let marks = Marks::of(Arc::clone(tenant));
+    let performer =
+        Performer { database: context.database.clone(), manychat: context.manychat.clone(), marks };
     let reach = performer.reach(TurnPlace {
         turn: request.id,
         conversation: opened.conversation,
@@ -50,11 +55,12 @@ pub fn tools_of(context: &TurnContext, request: &TurnRequest, opened: &OpenTurn)
         second_run: request.run == Run::Second,
         once: tools.flows.iter().filter(|flow| !flow.repeatable).map(|flow| flow.id.clone()).collect(),
     });
+    let known = known(tools, opened.acted.as_ref());
     let offer = Offer {
         conversation: opened.conversation,
         tenant: Arc::clone(tenant),
-        known: known(tools, opened.acted.as_ref()),
-        offering: offering(request, tools, opened),
+        offering: offering(request, tools, opened, &known),
+        known,
         window_from: window_from(context.clock.now(), tenant),
         may_read: opened.binding == Binding::Bound || !context.settings.tokens_enforced,
         nudge: false,
@@ -85,21 +91,25 @@ fn window_from(now: Timestamp, tenant: &Tenant) -> Timestamp {
     now.checked_sub(window).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
-/// The offering that the request names, if the tenant knows it (FN-OFF-3).
+/// The offering that the newest message names that names one of the tenant's (FN-OFF-3). Each of a burst is a request of its
+/// own, and one that names none takes nothing back (FN-OFF-6).
 pub(super) fn named_offering(request: &TurnRequest) -> Option<String> {
     let tools = request.snapshot.tenant.tools.as_ref()?;
-    let named = request.live()?.offering.as_deref()?.trim();
-    is_known(tools, named).then(|| named.to_owned())
+    let named = |message: &InboundMessage| message.offering.as_deref().map(str::trim).map(str::to_owned);
+    request.messages.iter().rev().filter_map(named).find(|named| is_known(tools, named))
 }
 
 fn is_known(tools: &Tools, offering: &str) -> bool {
     tools.offering_field().is_some_and(|field| field.values.iter().any(|value| value == offering))
 }
 
-/// The turn's offering as it starts: the request's, else the stored one, if it is still valid (FN-OFF-4, FN-OFF-5).
-fn offering(request: &TurnRequest, tools: &Tools, opened: &OpenTurn) -> Option<String> {
-    let stored = || opened.offering.clone().filter(|stored| is_known(tools, stored));
-    named_offering(request).or_else(stored)
+/// The turn's offering as it starts: the request's, else what an earlier turn is about to store, else the stored one, if it
+/// is still valid (FN-OFF-4, FN-OFF-5).
+fn offering(request: &TurnRequest, tools: &Tools, opened: &OpenTurn, known: &Known) -> Option<String> {
+    let valid = |stored: &&String| is_known(tools, stored);
+    let stored =
+        || known.pending.offering.as_ref().filter(valid).or_else(|| opened.offering.as_ref().filter(valid));
+    named_offering(request).or_else(|| stored().cloned())
 }
 
 /// By which entries of the configuration earlier turns are summed up; `None`: nothing of them is needed (TSET-8).
@@ -112,12 +122,17 @@ pub fn acted_by(tenant: &Tenant) -> Option<String> {
     Some(if SENDS_OPENING { format!("{marked} opening") } else { marked })
 }
 
-/// Everything that earlier turns have done.
+/// Everything that earlier turns have done, and what they are about to do.
 fn known(tools: &Tools, acted: Option<&Acted>) -> Known {
     let Some(acted) = acted else { return Known::default() };
     let mut known = stored(acted).unwrap_or_default();
     for turn in &acted.turns {
-        known.fold(tools, turn.at, &turn.actions);
+        if turn.open {
+            let tried = turn.tried.iter().flatten().map(|one| (one.action, &one.entry));
+            known.fold_open(tools, turn.at, &turn.actions, tried);
+        } else {
+            known.fold(tools, turn.at, &turn.actions);
+        }
     }
     known
 }
@@ -174,8 +189,10 @@ fn has_staged(actions: &Value) -> bool {
 /// What the model is told of the contact's place in the sale (STATE-1 to STATE-4).
 pub(super) fn state_lines(request: &TurnRequest, opened: &OpenTurn) -> Vec<String> {
     let Some(tools) = request.snapshot.tenant.tools.as_ref() else { return Vec::new() };
-    let (known, now) = (known(tools, opened.acted.as_ref()), offering(request, tools, opened));
-    let standing = Standing::at_start(tools, known.stage, known.intent, now.as_deref());
+    let known = known(tools, opened.acted.as_ref());
+    let now = offering(request, tools, opened, &known);
+    // The stage of the line is a performed one (STATE-2); intent and offering are what the tools go by.
+    let standing = Standing::at_start(tools, known.stage, known.intent_to_come(), now.as_deref());
     let before = opened.offering_before.as_deref().filter(|before| is_known(tools, before));
     model::state_lines(Some(tools), &standing, before)
 }

@@ -6,7 +6,7 @@ use super::*;
 use crate::config::{FieldTool, FlowTool};
 use crate::domain::{EscalationReason, Usd};
 use crate::model::{Reply, TurnResult, Usage};
-use crate::store::acted::ActedTurn;
+use crate::store::acted::{ActedTurn, Tried};
 use crate::tools::StagedAction;
 
 fn flow(id: &str) -> FlowTool {
@@ -40,7 +40,7 @@ fn tools() -> Tools {
 
 fn turn(seq: i64, id: &str, status: &str) -> ActedTurn {
     let actions = json!([{ "tool": "send_flow", "id": id, "status": status }, { "tool": "add_tag", "id": "t", "status": "performed" }]);
-    ActedTurn { seq, at: Timestamp::from_second(1000 + seq).unwrap(), actions, open: false }
+    ActedTurn { seq, at: Timestamp::from_second(1000 + seq).unwrap(), actions, open: false, tried: None }
 }
 
 /// TSET-8, ARC-34: the stored summary and every turn behind it count; a turn without a summary counts from the first on.
@@ -56,6 +56,24 @@ fn what_earlier_turns_did_is_the_summary_and_all_behind_it() {
     sent.sort();
     assert_eq!(sent, ["a", "b"]);
     assert_eq!(super::known(&tools(), None), Known::default());
+}
+
+/// 10 section 16.1: what a turn has staged counts as pending while something holds it; what the reference's dead process left
+/// never does.
+#[test]
+fn open_actions_are_pending() {
+    let write =
+        |status: &str| json!({ "tool": "set_field", "id": "what_class", "value": "glaze", "status": status });
+    let acted = |open, tried| {
+        let turn = ActedTurn { actions: json!([write("staged")]), open, tried, ..turn(4, "a", "staged") };
+        let known = known_of(&Acted { known: None, upto: 3, turns: vec![turn] });
+        (known.offering, known.pending.offering)
+    };
+    let glaze = Some("glaze".to_owned());
+    let tried = |status| Some(vec![Tried { action: 0, entry: write(status) }]);
+    assert_eq!(acted(true, None), (None, glaze.clone()));
+    assert_eq!(acted(true, tried("performed")), (glaze, None));
+    assert_eq!((acted(true, tried("failed")), acted(false, None)), ((None, None), (None, None)));
 }
 
 /// ARC-34: a summary that cannot be read is no empty one: none is stored in its place that would lack what it counts.

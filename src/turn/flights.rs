@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt;
+
 use crate::store::{Database, StoreError};
 
 /// A flight that no request waits for any longer.
@@ -18,12 +20,13 @@ pub(super) fn patient(database: &Database, limit: Option<Duration>) -> Database 
 }
 
 /// Bounds a flight; `None`: no request waits for it. One that is cut off closes its connection, and what became of it is looked
-/// up afterwards (ARC-31).
-pub(super) async fn within<T>(
+/// up afterwards (ARC-31). No `async fn`: that would keep the flight, some kilobytes, a second time beside the timer.
+pub(super) fn within<T>(
     limit: Option<Duration>,
     flight: impl Future<Output = Result<T, StoreError>>,
-) -> Result<T, StoreError> {
-    tokio::time::timeout(limit.unwrap_or(LATE_FLIGHT), flight).await.unwrap_or(Err(StoreError::InDoubt))
+) -> impl Future<Output = Result<T, StoreError>> {
+    let timed = tokio::time::timeout(limit.unwrap_or(LATE_FLIGHT), flight);
+    timed.map(|outcome| outcome.unwrap_or(Err(StoreError::InDoubt)))
 }
 
 #[cfg(test)]

@@ -1,11 +1,13 @@
 //! What the first run of a turn has left undone behind an action that was accepted (ARC-41, FN-LINK-1).
 
+use std::sync::Arc;
+
 use super::acts::HOLD_LIMIT;
 use super::context::TurnContext;
 use super::request::TurnRequest;
 use crate::store::open::OpenTurn;
 use crate::store::{StoreError, follow_ons, lanes};
-use crate::tools::Performer;
+use crate::tools::{Marks, Performer};
 
 /// Makes, before anything else of a turn that was taken over, what was to follow the accepted actions of its first run and
 /// was never begun; `opened` then tells what became of it, right behind its action (FN-LINK-3). Once the contact is not
@@ -22,7 +24,9 @@ pub async fn complete_follow_ons(
     if opened.attempted.is_empty() {
         return Ok(());
     }
-    let performer = Performer { database: context.database.clone(), manychat: context.manychat.clone() };
+    let marks = Marks::of(Arc::clone(&request.snapshot.tenant));
+    let performer =
+        Performer { database: context.database.clone(), manychat: context.manychat.clone(), marks };
     let chains = performer.complete_follow_ons(request.id, request.process, reachable).await?;
     if chains > 0 {
         let (turn, conversation) = (request.id, opened.conversation);

@@ -154,6 +154,29 @@ async fn state_lines_hold_no_word_of_the_contact() {
     assert!(lines(&request, &opened()).ends_with("OFFERING: foundation"));
 }
 
+/// FN-OFF-3, FN-OFF-5, FN-OFF-6: of a burst the newest message that names an offering counts, for what is stored as for the turn;
+/// one that names none, or made one up, takes nothing back.
+#[tokio::test]
+async fn a_burst_keeps_the_offering_that_one_of_its_messages_names() {
+    let context = context();
+    let named = |offerings: &[Option<&str>]| {
+        let mut burst = request(&context, Run::Asked, "hello");
+        let message = burst.messages.remove(0);
+        burst.messages = offerings
+            .iter()
+            .map(|one| InboundMessage { offering: one.map(str::to_owned), ..message.clone() })
+            .collect();
+        acts::named_offering(&burst)
+    };
+    assert_eq!(named(&[Some("advanced"), None]).as_deref(), Some("advanced"));
+    assert_eq!(
+        named(&[Some("foundation"), Some(" advanced "), Some("{{x}}"), Some("")]).as_deref(),
+        Some("advanced")
+    );
+    assert_eq!(named(&[Some("advanced"), Some("foundation")]).as_deref(), Some("foundation"));
+    assert_eq!(named(&[None, Some("made up")]), None);
+}
+
 /// GAP-CH-6, OUT-7, ERR-5: a reply that cannot be rendered fails before anything is recorded.
 #[tokio::test]
 async fn a_reply_that_cannot_be_rendered_is_never_recorded() {

@@ -38,7 +38,7 @@ pub(super) async fn is_silent(context: &TurnContext, request: &TurnRequest, open
         None
     };
     match end {
-        Some(end) => !end_pause(context, opened, end).await,
+        Some(end) => !end_pause(context, opened, handoff, end).await,
         None => true,
     }
 }
@@ -77,9 +77,9 @@ fn waits_for_own_tag(rules: &Rules, opened: &OpenTurn) -> bool {
 }
 
 /// Closes the handoff. False when that was not written: the pause goes on, so that it can end for good later.
-async fn end_pause(context: &TurnContext, opened: &OpenTurn, end: PauseEnd) -> bool {
+async fn end_pause(context: &TurnContext, opened: &OpenTurn, handoff: &OpenHandoff, end: PauseEnd) -> bool {
     let conversation = opened.conversation;
-    let closing = handoffs::end_pause(&context.database, conversation, end);
+    let closing = handoffs::end_pause(&context.database, conversation, end, handoff.called_seq);
     match tokio::time::timeout(WRITE_LIMIT, closing).await {
         Ok(Ok(())) => {
             tracing::info!(%conversation, reason = end.as_str(), "takeover ended");
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     fn after(seconds: u64) -> OpenHandoff {
-        OpenHandoff { quiet: Duration::from_secs(seconds), tag_pending: false }
+        OpenHandoff { quiet: Duration::from_secs(seconds), tag_pending: false, called_seq: 1 }
     }
 
     fn rule(minutes: Option<u32>) -> Takeover {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::app::{NOWHERE, SECRET, Setup, TestApp, command, tenant_folder, write_tools};
 use crate::quoting_server::QuotingServer;
-use crate::stub_manychat::{GET_FIELDS, GET_FLOWS, StubManyChat};
+use crate::stub_manychat::{GET_FIELDS, GET_FLOWS, GET_TAGS, StubManyChat};
 
 /// The lines of a `.env` with these variables.
 fn write_dot_env(folder: &Path, variables: &BTreeMap<String, String>) {
@@ -354,4 +354,38 @@ async fn an_online_check_warns_of_names_that_manychat_lacks() {
     assert!(unsure.stderr.contains("its fields were not checked"), "{}", unsure.stderr);
     assert_eq!(check(&["--online", "--strict"]).code, Some(1));
     assert!(stub.calls().iter().all(|call| call.path.starts_with("/fb/page/get")), "it reads only");
+}
+
+/// CLI-60, ENV-26: a key that no header can carry is refused by the check, and by a start before the database is looked at.
+#[test]
+fn a_key_that_cannot_be_sent_is_refused_first() {
+    let (folder, mut env) = tenant_folder(NOWHERE, None);
+    env.insert("MANYCHAT_API_TOKEN".to_owned(), "123:planted\u{1}key".to_owned());
+    for words in [vec!["config", "check"], vec!["serve"], vec!["worker"]] {
+        let ended = command(&folder.path, &env, &words);
+        assert_eq!(ended.code, Some(1), "{words:?}: {}", ended.stderr);
+        for told in ["MANYCHAT_API_TOKEN", "copy the key again"] {
+            assert!(ended.stderr.contains(told), "{words:?}: {}", ended.stderr);
+        }
+        let all = format!("{}{}", ended.stdout, ended.stderr);
+        assert!(!all.contains("planted") && !all.contains("DATABASE_URL"), "{words:?}: {all}");
+    }
+}
+
+/// GAP-CFG-10: what redirects is no ManyChat, so the check names the address and not the key.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_online_check_against_a_redirect_names_the_address() {
+    let stub = StubManyChat::start().await;
+    let (folder, mut env) = tenant_folder(NOWHERE, None);
+    env.insert("MANYCHAT_API_BASE".to_owned(), stub.url.clone());
+    env.insert("MANYCHAT_API_TOKEN".to_owned(), "1234:a-key-of-the-stub".to_owned());
+    for (status, named, other) in
+        [(301, "MANYCHAT_API_BASE", "MANYCHAT_API_TOKEN"), (401, "MANYCHAT_API_TOKEN", "MANYCHAT_API_BASE")]
+    {
+        stub.answer(GET_TAGS, status);
+        let ended = command(&folder.path, &env, &["config", "check", "--online"]);
+        let line = ended.stderr.lines().find(|line| line.contains(&status.to_string())).unwrap_or_default();
+        assert!(ended.code == Some(1) && line.contains(named), "{}", ended.stderr);
+        assert!(!line.contains(other), "{line}");
+    }
 }

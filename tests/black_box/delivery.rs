@@ -35,7 +35,7 @@ pub async fn queue(app: &TestApp, contact: &str, texts: &[&str]) {
 }
 
 /// What ManyChat was asked to do for this contact: a text that was written, or `play`.
-fn asked(stub: &StubManyChat, contact: &str) -> Vec<String> {
+pub fn asked(stub: &StubManyChat, contact: &str) -> Vec<String> {
     let calls = stub.calls().into_iter().filter(|call| call.body["subscriber_id"] == contact);
     let told = calls.filter_map(|call| match call.path.as_str() {
         SET_FIELD => call.body["field_value"].as_str().map(str::to_owned),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::app::{BEAT, CONTACT, DEAD, Setup, TestApp};
+use crate::app::{BEAT, CONTACT, DEAD, DEAD_AFTER, Setup, TestApp};
 
 fn impatient() -> Setup {
     Setup::default().env("PROCESS_BEAT_MS", BEAT).env("PROCESS_DEAD_MS", DEAD)
@@ -62,6 +62,35 @@ async fn a_late_answer_says_nothing_that_the_turn_does_not_know_of() {
     app.await_that(replies, |rows| rows.len() == contacts.len()).await;
     app.await_that("select 1 from rs_owed", <[_]>::is_empty).await;
     assert_eq!(app.rows(replies).await.len(), contacts.len(), "one for each");
+}
+
+/// ARC-44, ARC-43: a process that stood still while it looked for what the dead have left takes nothing of it over before it
+/// has beaten for long enough again: others may have done so.
+#[tokio::test]
+async fn a_look_from_before_a_silence_takes_nothing_over() {
+    let app = impatient().start().await;
+    app.send("hello").await;
+    app.await_that("select 1 from rs_owed", <[_]>::is_empty).await;
+    // From now on it may call others dead.
+    tokio::time::sleep(DEAD_AFTER + Duration::from_secs(1)).await;
+    app.run(
+        "begin; lock table rs_owed in access exclusive mode;
+         insert into rs_owed (turn_id, conversation_id, tenant_id, process_id, status, binding, user_turn_ids, received_at,
+                              said_at, payload)
+           select gen_random_uuid(), id, 'test', gen_random_uuid(), 'said', 'bound', '{}', now(), now(),
+                  '{\"messages\": [\"reply\"]}' from conversations",
+    )
+    .await;
+    // It looks once a second, and waits for the table then.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    app.signal(libc::SIGSTOP);
+    tokio::time::sleep(DEAD_AFTER + Duration::from_secs(1)).await;
+    app.run("commit").await;
+    app.signal(libc::SIGCONT);
+    let taken = app.log_line("reply of a dead process taken over").await["time"].as_i64().unwrap();
+    let renewed =
+        app.log_line("silent for too long: going on under a new process id").await["time"].as_i64().unwrap();
+    assert!(taken - renewed >= 3000, "{taken} {renewed}");
 }
 
 async fn stopped_for(app: &TestApp, time: Duration) {

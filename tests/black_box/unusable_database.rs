@@ -115,6 +115,56 @@ async fn a_database_that_is_missing_or_closed_says_what_to_do() {
     client.batch_execute(&format!("drop role {user}")).await.unwrap();
 }
 
+/// CLI-5, ENV-26: a database that has no place for what contacts write, for the service and for an operator.
+#[tokio::test]
+async fn a_database_that_is_not_utf8_says_what_to_make() {
+    let database = TestServer::empty_database().unwrap();
+    let client = database.connect().await.unwrap();
+    let name: String = client.query_one("select current_database()", &[]).await.unwrap().get(0);
+    let other = format!("latin_{}", std::process::id());
+    let make =
+        format!("create database {other} encoding 'LATIN1' template template0 lc_collate 'C' lc_ctype 'C'");
+    client.batch_execute(&make).await.unwrap();
+    let url = database.url().replacen("app@", &format!("app:{PASSWORD}@"), 1).replacen(&name, &other, 1);
+    assert_refused(&url, "the database's encoding is LATIN1");
+    assert_refused(&url, "create database … encoding 'UTF8'");
+    let (folder, env) = tenant_folder(&url, None);
+    for words in [vec!["outbox", "list"], vec!["handoffs", "list"], vec!["retention", "run"]] {
+        let ended = command(&folder.path, &env, &words);
+        assert!(
+            ended.code == Some(1)
+                && ended.stderr.starts_with("DATABASE_URL: ")
+                && ended.stderr.contains("LATIN1"),
+            "{words:?}: {}",
+            ended.stderr
+        );
+    }
+    client.batch_execute(&format!("drop database {other} with (force)")).await.unwrap();
+}
+
+/// DEC-2: a mistyped directory of the embedded server is named by an operator's commands, and no server is made there.
+#[test]
+fn an_operator_makes_no_new_server() {
+    let place = Folder::new();
+    let missing = place.path.join("mistyped");
+    for directory in [&missing, &place.path] {
+        let (folder, env) = tenant_folder(&format!("embedded:{}", directory.display()), None);
+        for words in [
+            vec!["outbox", "list"],
+            vec!["handoffs", "list"],
+            vec!["retention", "run", "--dry-run"],
+            vec!["tokens", "backfill", "--check"],
+        ] {
+            let ended = command(&folder.path, &env, &words);
+            let said = &ended.stderr;
+            assert!(ended.code == Some(1) && said.starts_with("DATABASE_URL: "), "{words:?}: {said}");
+            assert!(said.contains(&directory.display().to_string()), "{words:?}: {said}");
+        }
+    }
+    assert!(!missing.exists());
+    assert_eq!(std::fs::read_dir(&place.path).unwrap().count(), 0);
+}
+
 /// CLI-4, ENV-1: a folder that was never set up says what to do first; one that was does not.
 #[test]
 fn an_empty_folder_is_told_where_to_begin() {

@@ -38,7 +38,7 @@ pub struct ManyChatActor {
 struct Open {
     request: Request,
     slot: AnswerSlot,
-    /// The process's unbroken life at its arrival.
+    /// The process's unbroken life when it was asked for.
     life: u64,
     /// What has to be done before its first call.
     gate: Option<Gate>,
@@ -77,9 +77,9 @@ impl ManyChatActor {
     }
 
     fn place(&mut self, order: Order, ctx: &mut Context<Self>) {
-        let Order { id, request, slot, gate } = order;
-        let facts = facts_of(&request);
-        let open = Open { request, slot, life: self.parts.pulse.life(), result: None, gate };
+        let Order { id, request, slot, gate, until, life } = order;
+        let facts = Facts { until, ..facts_of(&request) };
+        let open = Open { request, slot, life, result: None, gate };
         self.open.insert(id, open);
         self.feed(Event::Placed(id, facts), ctx);
     }
@@ -98,6 +98,11 @@ impl ManyChatActor {
     fn perform(&mut self, effect: Effect, ctx: &mut Context<Self>) -> Option<Event> {
         match effect {
             Effect::Start { order, step } => return self.start_call(order, step, ctx),
+            Effect::GiveUp(order) => {
+                if let Some(open) = self.open.get_mut(&order) {
+                    open.result = Some(Err(ManyChatError::NotStarted { reason: Unstarted::Paused }));
+                }
+            }
             Effect::Close(order) => self.close(order),
             Effect::Reserve => self.reserve(ctx),
             Effect::Push(pause) => {
@@ -115,9 +120,11 @@ impl ManyChatActor {
             open.result = Some(Err(too_old()));
             return Some(Event::Refused(id));
         }
+        if !open.slot.start() {
+            return Some(Event::Refused(id));
+        }
         let gate = open.gate.take();
         let call = open.request.call(step, &self.parts.names);
-        open.slot.started();
         let writes_reply = step == 0 && matches!(open.request.action, Action::SendText { .. });
         let (parts, life, address) = (Arc::clone(&self.parts), open.life, ctx.address());
         self.parts.io.spawn(async move {
@@ -188,6 +195,7 @@ fn facts_of(request: &Request) -> Facts {
         priority: request.priority,
         steps: request.steps(),
         not_before,
+        until: None,
     }
 }
 

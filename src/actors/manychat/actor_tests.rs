@@ -10,7 +10,9 @@ use crate::actors::manychat::service::{Delivery, ManyChat};
 use crate::actors::manychat::shared_rate::SharedRate;
 use crate::actors::supervised::Restarts;
 use crate::domain::{ContactText, Redacted, SubscriberId};
-use crate::manychat::{Call, Class, Command, ContactInfo, DeliveryClient, Handle, Names, Priority, channel};
+use crate::manychat::{
+    Call, Class, Command, ContactInfo, DeliveryClient, Handle, Names, Priority, channel_of,
+};
 use crate::store::{Pulse, boot_clock_ms};
 
 const GAP: Duration = Duration::from_secs(2);
@@ -40,7 +42,7 @@ impl DeliveryClient for Account {
                     status: 429,
                     code: None,
                     said: crate::manychat::Said::default(),
-                    retry_after: Some(Duration::from_secs(5)),
+                    retry_after: Some(seconds_in(&what)),
                 }),
                 Some("info") => {
                     Ok(Answer::Contact(ContactInfo { tags: vec!["tag".into()], fields: Vec::new() }))
@@ -49,6 +51,12 @@ impl DeliveryClient for Account {
             }
         })
     }
+}
+
+/// The number before the last word, for how long a busy account asks to wait: `12 busy`; otherwise 5.
+fn seconds_in(what: &str) -> Duration {
+    let asked = what.rsplit(' ').nth(1).and_then(|word| word.parse().ok());
+    Duration::from_secs(asked.unwrap_or(5))
 }
 
 fn described(command: &Command) -> String {
@@ -90,12 +98,12 @@ struct Stage {
 
 impl Stage {
     fn new(latency: Duration, rate: Alone, place: Option<actix_rt::ArbiterHandle>) -> Self {
-        let (handle, orders) = channel();
+        let pulse = Pulse::new(crate::domain::ProcessId::fresh(), Duration::from_secs(20));
+        pulse.confirmed(boot_clock_ms());
+        let (handle, orders) = channel_of(pulse.clone());
         let begun = tokio::time::Instant::now();
         let account = Arc::new(Account { begun, calls: Mutex::default(), latency });
         let rate = Arc::new(rate);
-        let pulse = Pulse::new(crate::domain::ProcessId::fresh(), Duration::from_secs(20));
-        pulse.confirmed(boot_clock_ms());
         let delivery = Delivery {
             handle: handle.clone(),
             orders,
@@ -246,6 +254,12 @@ fn no_call_starts_while_others_may_take_the_process_for_dead() {
             ("not_started", Class::Retryable, false)
         );
         assert_eq!(stage.tag("1", "fresh").await, Ok(()), "what is asked for now may be done");
+        // Asked for, and the machine stands still before the actor has taken it.
+        let (other, text) = (contact("2"), ContactText::new("c"));
+        let mut asked = Box::pin(stage.handle.send_text(&other, text, Duration::ZERO));
+        assert!(futures_util::poll!(&mut asked).is_pending());
+        assert!(stage.pulse.take_new_id(crate::domain::ProcessId::fresh(), boot_clock_ms()));
+        assert_eq!(asked.await.unwrap_err().name(), "not_started", "others may have sent it");
         let mute = Pulse::new(crate::domain::ProcessId::fresh(), Duration::from_secs(20));
         assert!(!mute.allows(mute.life()));
         assert_eq!(stage.calls().len(), 3);
@@ -261,6 +275,33 @@ fn too_many_calls_pause_everything() {
         assert_eq!(stage.tag("2", "t").await, Ok(()));
         assert_eq!(stage.calls(), called(&[(0, "1 add busy"), (5000, "2 add t")]));
         assert_eq!(*stage.rate.pushed.lock().unwrap(), [Duration::from_secs(5)]);
+    });
+}
+
+/// GAP-DL-7, GAP-DL-8: in a pause that outlasts their time, calls inside a request end at once, as not started and in words of
+/// their own; what is behind a reply waits and is made.
+#[test]
+fn a_call_inside_a_request_does_not_wait_for_a_long_pause() {
+    on_stage(Duration::ZERO, Alone::default(), |stage| async move {
+        let limits = [Duration::from_secs(12), Duration::from_secs(4)];
+        for (number, pause) in (0_u32..).zip(limits) {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            let begun = tokio::time::Instant::now();
+            let _ = stage.tag(&number.to_string(), &format!("{} busy", pause.as_secs())).await;
+            let behind = stage.text("9", "behind a reply");
+            let (who, flow) = (contact("7"), Action::SendFlow { flow_ns: "x".into() });
+            let paused = ManyChatError::NotStarted { reason: Unstarted::Paused };
+            let read = stage.handle.read_contact(&who, Duration::from_millis(1500)).await;
+            assert_eq!(read, Err(paused.clone()));
+            let sent = stage.handle.perform(&who, flow, Priority::InRequest).await;
+            let long = pause > Duration::from_secs(10);
+            assert_eq!(sent, if long { Err(paused) } else { Ok(()) });
+            assert_eq!(begun.elapsed() < Duration::from_secs(1), long, "{:?}", begun.elapsed());
+            assert_eq!(behind.await.unwrap(), Ok(()));
+            assert!(begun.elapsed() >= pause);
+        }
+        assert!(stage.calls().iter().all(|(_, call)| !call.ends_with("info")));
+        assert_eq!(stage.handle.open(), 0);
     });
 }
 

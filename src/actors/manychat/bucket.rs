@@ -19,6 +19,8 @@ pub(super) struct Bucket {
     rate: Rate,
     /// When the bucket would be full again; in the past when it is full.
     full_at: Instant,
+    /// The end of the longest pause; no rate and no token that is put back brings it nearer.
+    paused_until: Instant,
 }
 
 impl Rate {
@@ -46,17 +48,18 @@ impl Rate {
 impl Bucket {
     /// A full bucket.
     pub(super) const fn full(rate: Rate, now: Instant) -> Self {
-        Self { rate, full_at: now }
+        Self { rate, full_at: now, paused_until: now }
     }
 
     /// An empty one.
     pub(super) fn empty(rate: Rate, now: Instant) -> Self {
-        Self { rate, full_at: now + rate.interval * rate.burst }
+        Self { rate, full_at: now + rate.interval * rate.burst, paused_until: now }
     }
 
     /// How long until there is a token; zero when there is one.
     pub(super) fn wait(&self, now: Instant) -> Duration {
-        self.full_at.saturating_duration_since(now).saturating_sub(self.rate.slack())
+        let token = self.full_at.saturating_duration_since(now).saturating_sub(self.rate.slack());
+        token.max(self.paused_until.saturating_duration_since(now))
     }
 
     /// Takes a token. False, and nothing taken, when there is none.
@@ -76,6 +79,12 @@ impl Bucket {
     /// No token before `until`, and only one then.
     pub(super) fn pause(&mut self, until: Instant) {
         self.full_at = self.full_at.max(until + self.rate.slack());
+        self.paused_until = self.paused_until.max(until);
+    }
+
+    /// The end of the longest pause so far, over or not.
+    pub(super) const fn paused_until(&self) -> Instant {
+        self.paused_until
     }
 
     /// Goes on at another rate with what is missing now.

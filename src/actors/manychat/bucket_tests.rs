@@ -53,6 +53,19 @@ fn a_pause_empties_the_bucket() {
     assert_eq!(bucket.wait(start + 2000 * MS), 100 * MS, "a pause that is over changes nothing");
 }
 
+/// GAP-DL-8: a pause lasts as long as ManyChat asked, also when the rate changes meanwhile (ARC-48) or a token comes back.
+#[test]
+fn nothing_shortens_a_pause() {
+    let start = Instant::now();
+    let mut bucket = Bucket::full(Rate::MANYCHAT.share(2), start);
+    assert!(bucket.take(start));
+    bucket.pause(start + 2000 * MS);
+    bucket.set_rate(Rate::MANYCHAT);
+    bucket.put_back();
+    assert_eq!(bucket.wait(start), 2000 * MS);
+    assert!(!bucket.take(start + 1999 * MS) && bucket.take(start + 2000 * MS));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 

@@ -4,8 +4,11 @@
 //! token, then second calls of texts, then everything else, each in the order in which they became ready. A token is
 //! one of our own bucket and, while the database answers, a place in the rate that all processes share; places are
 //! taken one at a time and used by whoever is first when the place is due.
+//!
+//! Some callers wait for a limited time only. When it is known that no call at all can start before that time is over,
+//! because ManyChat has asked for a pause or the place is due later, such an order ends at once instead of in vain.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use super::bucket::{Bucket, Rate};
@@ -53,6 +56,8 @@ pub(super) struct Facts {
     pub(super) steps: u8,
     /// Earliest moment, beside the pacing.
     pub(super) not_before: Option<Instant>,
+    /// When its caller stops waiting (API-3, READ-6); `None` in the background, where waiting costs nothing (GAP-DL-7).
+    pub(super) until: Option<Instant>,
 }
 
 /// How a call ended.
@@ -71,6 +76,8 @@ pub(super) enum Ending {
 pub(super) enum Effect {
     /// Make this call of this order.
     Start { order: OrderId, step: u8 },
+    /// This order cannot start while its caller waits. [`Effect::Close`] follows.
+    GiveUp(OrderId),
     /// The order is over: answer it if its caller is still there.
     Close(OrderId),
     /// Take a place in the shared rate.
@@ -85,6 +92,8 @@ pub(super) struct Machine {
     orders: HashMap<OrderId, Waiting>,
     lanes: Lanes,
     ready: Ready,
+    /// Orders that have not begun and whose callers wait for a limited time, the shortest first.
+    limits: BTreeSet<(Instant, OrderId)>,
     bucket: Bucket,
     rate: Rate,
     source: Source,
@@ -132,6 +141,7 @@ impl Machine {
             orders: HashMap::new(),
             lanes: Lanes::new(gap),
             ready: Ready::default(),
+            limits: BTreeSet::new(),
             bucket,
             rate,
             source: Source::Shared,
@@ -144,6 +154,7 @@ impl Machine {
     /// Takes one event and says what to do.
     pub(super) fn on(&mut self, event: Event, now: Instant) -> Vec<Effect> {
         let mut effects = Vec::new();
+        self.drop_unused_place(now);
         match event {
             Event::Placed(order, facts) => self.place(order, facts, now),
             Event::Withdrawn(order) => self.withdraw(order, now, &mut effects),
@@ -172,7 +183,8 @@ impl Machine {
     }
 
     fn place(&mut self, order: OrderId, facts: Facts, now: Instant) {
-        let Facts { contact, lane, priority, not_before, .. } = facts.clone();
+        let Facts { contact, lane, priority, not_before, until, .. } = facts.clone();
+        self.limits.extend(until.map(|until| (until, order)));
         self.orders.insert(order, Waiting { facts, step: 0, in_flight: false, withdrawn: false });
         let Some(lane) = lane else { return self.ready.push(order, priority, 0) };
         if priority == Priority::InRequest {
@@ -243,6 +255,7 @@ impl Machine {
 
     fn close(&mut self, order: OrderId, now: Instant, effects: &mut Vec<Effect>) {
         let Some(waiting) = self.orders.remove(&order) else { return };
+        self.forget_limit(order, waiting.facts.until);
         effects.push(Effect::Close(order));
         if let Some(lane) = waiting.facts.lane {
             let next = self.lanes.leave(&waiting.facts.contact, lane, order, waiting.step > 0, now);
@@ -284,16 +297,56 @@ impl Machine {
             }
             _ => {}
         }
+        self.give_up_in_time(now, effects);
         if self.ready.is_empty() {
-            // A place that nobody needs any longer is not kept: it would add to a later burst.
             self.spare = false;
-            if matches!(self.source, Source::Place(_)) {
-                self.source = Source::Shared;
-            }
         }
         while !self.ready.is_empty() && self.may_call(now, effects) {
             let Some(order) = self.ready.pop() else { return };
             self.start(order, effects);
+        }
+    }
+
+    /// A place that came due while nobody needed it is not kept: it would add to a later burst. One that is still to come
+    /// is: what is placed until then cannot get an earlier one, and asking again would push all processes back (ARC-48).
+    fn drop_unused_place(&mut self, now: Instant) {
+        if self.ready.is_empty() && matches!(self.source, Source::Place(at) if at <= now) {
+            self.source = Source::Shared;
+        }
+    }
+
+    /// Ends what cannot start while its caller waits. Once its time is over the caller withdraws it by itself.
+    fn give_up_in_time(&mut self, now: Instant, effects: &mut Vec<Effect>) {
+        let earliest = self.earliest(now);
+        let open = self.orders.len();
+        while let Some((until, order)) = self.limits.first().copied()
+            && until < earliest
+        {
+            self.limits.pop_first();
+            if until > now {
+                effects.push(Effect::GiveUp(order));
+                self.close(order, now, effects);
+            }
+        }
+        if self.orders.len() < open {
+            self.ready.keep(|order| self.orders.contains_key(order));
+        }
+    }
+
+    /// The moment before which certainly no call starts, whoever is first.
+    fn earliest(&self, now: Instant) -> Instant {
+        let token = now + self.bucket.wait(now);
+        match self.source {
+            Source::Place(at) if !self.spare => at.max(token),
+            // Back in the shared rate a token may come sooner, but no pause ends sooner.
+            Source::Local(until) => token.min(until).max(self.bucket.paused_until()),
+            _ => token,
+        }
+    }
+
+    fn forget_limit(&mut self, order: OrderId, until: Option<Instant>) {
+        if let Some(until) = until {
+            self.limits.remove(&(until, order));
         }
     }
 
@@ -326,6 +379,8 @@ impl Machine {
             waiting.in_flight = true;
             self.in_flight += 1;
             effects.push(Effect::Start { order, step: waiting.step });
+            let until = waiting.facts.until;
+            self.forget_limit(order, until);
         }
     }
 }
@@ -385,10 +440,14 @@ impl Ready {
 
     fn take_out(&mut self, order: OrderId) -> bool {
         let before = self.len();
-        for queue in [&mut self.in_request, &mut self.begun, &mut self.background] {
-            queue.retain(|ready| *ready != order);
-        }
+        self.keep(|ready| *ready != order);
         self.len() < before
+    }
+
+    fn keep(&mut self, wanted: impl Fn(&OrderId) -> bool) {
+        for queue in [&mut self.in_request, &mut self.begun, &mut self.background] {
+            queue.retain(&wanted);
+        }
     }
 
     fn len(&self) -> usize {

@@ -25,6 +25,16 @@ struct World {
     starts: Vec<Start>,
     closed: Vec<(OrderId, Instant)>,
     pushed: Vec<Duration>,
+    /// Places taken in the shared rate.
+    reserved: usize,
+    /// Ended because they could not start in time: when, and how many calls had been started before.
+    given_up: Vec<(OrderId, Instant, usize)>,
+    /// One that was left waiting though a pause outlasts its caller's time.
+    vain: Option<OrderId>,
+    /// Not begun, with callers that wait until then.
+    limited: BTreeMap<OrderId, Instant>,
+    /// The end of the longest pause that ManyChat has asked for.
+    paused_until: Instant,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +50,14 @@ fn id(number: u64) -> OrderId {
 
 fn facts(contact: &str, lane: Option<Lane>, priority: Priority) -> Facts {
     let steps = if lane == Some(Lane::Texts) { 2 } else { 1 };
-    Facts { contact: SubscriberId::new(contact).unwrap(), lane, priority, steps, not_before: None }
+    Facts {
+        contact: SubscriberId::new(contact).unwrap(),
+        lane,
+        priority,
+        steps,
+        not_before: None,
+        until: None,
+    }
 }
 
 impl World {
@@ -59,6 +76,11 @@ impl World {
             starts: Vec::new(),
             closed: Vec::new(),
             pushed: Vec::new(),
+            reserved: 0,
+            given_up: Vec::new(),
+            vain: None,
+            limited: BTreeMap::new(),
+            paused_until: start,
         }
     }
 
@@ -68,14 +90,23 @@ impl World {
     }
 
     fn feed(&mut self, event: Event) {
+        if let Event::Ended(_, Ending::TooMany(pause)) = event {
+            self.paused_until = self.paused_until.max(self.now + pause);
+        }
         for effect in self.machine.on(event, self.now) {
+            self.reserved += usize::from(effect == Effect::Reserve);
             match effect {
                 Effect::Start { order, step } => {
+                    self.limited.remove(&order);
                     self.starts.push(Start { order, step, at: self.now });
                     let ending = self.endings.get(&order).copied().unwrap_or(Ending::Accepted);
                     self.later(self.latency, Event::Ended(order, ending));
                 }
-                Effect::Close(order) => self.closed.push((order, self.now)),
+                Effect::GiveUp(order) => self.given_up.push((order, self.now, self.starts.len())),
+                Effect::Close(order) => {
+                    self.limited.remove(&order);
+                    self.closed.push((order, self.now));
+                }
                 Effect::Reserve if self.database => {
                     self.shared = self.shared.max(self.now) + 100 * MS;
                     let wait = self.shared.saturating_duration_since(self.now + 500 * MS);
@@ -85,9 +116,17 @@ impl World {
                 Effect::Push(pause) => self.pushed.push(pause),
             }
         }
+        let in_vain = |until: Instant| self.now < until && until < self.paused_until;
+        self.vain =
+            self.limited.iter().find(|(_, until)| in_vain(**until)).map(|(order, _)| *order).or(self.vain);
     }
 
     fn place(&mut self, number: u64, facts: Facts) {
+        if let Some(until) = facts.until {
+            // As the handle does, when its caller's time is over.
+            self.later(until.saturating_duration_since(self.now), Event::Withdrawn(id(number)));
+            self.limited.insert(id(number), until);
+        }
         self.feed(Event::Placed(id(number), facts));
     }
 
@@ -285,20 +324,6 @@ fn a_text_withdrawn_after_its_write_is_not_played() {
     assert_eq!(world.started(1, 0), Some(2400));
 }
 
-/// GAP-DL-8: a 429 slows this process at once and tells the others.
-#[test]
-fn a_refusal_for_too_many_calls_pauses_everything() {
-    let mut world = World::new();
-    world.endings.insert(id(0), Ending::TooMany(Duration::from_secs(3)));
-    world.place(0, read("one"));
-    world.run(10 * MS);
-    world.place(1, read("two"));
-    world.place(2, read("three"));
-    world.run(Duration::from_secs(5));
-    assert_eq!(world.pushed, [Duration::from_secs(3)]);
-    assert_eq!((world.started(1, 0), world.started(2, 0)), (Some(3000), Some(3100)));
-}
-
 /// ARC-48: with a silent database a process keeps to its share (of two here), and goes back when it speaks again.
 #[test]
 fn a_silent_database_leaves_the_share_of_a_process() {
@@ -323,16 +348,6 @@ fn a_silent_database_leaves_the_share_of_a_process() {
     assert_eq!(world.started(13, 0), Some(16_600), "the burst is back");
 }
 
-/// A database that never answers at all counts as silent too.
-#[test]
-fn a_place_that_never_comes_is_not_waited_for() {
-    let mut world = World::new();
-    let effects = world.machine.on(Event::Placed(id(0), read("one")), world.now);
-    assert_eq!(effects, [Effect::Reserve]);
-    world.run(Duration::from_secs(2));
-    assert_eq!(world.started(0, 0), Some(1000));
-}
-
 /// ARC-44: calls that are refused because the process may count as dead take nothing from the rate.
 #[test]
 fn refused_starts_cost_no_tokens() {
@@ -348,7 +363,7 @@ fn refused_starts_cost_no_tokens() {
                     events.push_front(Event::Refused(order));
                 }
                 Effect::Reserve => events.push_back(Event::Reserved { wait: Duration::ZERO, alive: 1 }),
-                Effect::Close(_) | Effect::Push(_) => {}
+                Effect::GiveUp(_) | Effect::Close(_) | Effect::Push(_) => {}
             }
         }
     }
@@ -359,7 +374,7 @@ fn refused_starts_cost_no_tokens() {
 /// What a random script does next.
 #[derive(Clone, Debug)]
 enum Step {
-    Place { contact: u8, kind: u8, urgent: bool, ending: u8 },
+    Place { contact: u8, kind: u8, urgent: bool, limit: Option<u16>, ending: u8 },
     Withdraw(u8),
     Database(bool),
     Wait(u16),
@@ -367,8 +382,8 @@ enum Step {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
-        6 => (0_u8..4, 0_u8..3, any::<bool>(), 0_u8..20)
-            .prop_map(|(contact, kind, urgent, ending)| Step::Place { contact, kind, urgent, ending }),
+        6 => (0_u8..4, 0_u8..3, any::<bool>(), proptest::option::of(0_u16..12_000), 0_u8..20)
+            .prop_map(|(contact, kind, urgent, limit, ending)| Step::Place { contact, kind, urgent, limit, ending }),
         1 => any::<u8>().prop_map(Step::Withdraw),
         1 => any::<bool>().prop_map(Step::Database),
         3 => (0_u16..1500).prop_map(Step::Wait),
@@ -384,14 +399,17 @@ fn play(script: &[Step], latency: u64) -> (World, BTreeMap<OrderId, Facts>, Vec<
     let mut withdrawn = Vec::new();
     for step in script {
         match step {
-            Step::Place { contact, kind, urgent, ending } => {
+            Step::Place { contact, kind, urgent, limit, ending } => {
                 let number = placed.len() as u64;
                 let lane = [Some(Lane::Texts), Some(Lane::Actions), None][usize::from(*kind)];
                 let priority = if *urgent { Priority::InRequest } else { Priority::Background };
-                let facts = facts(&contact.to_string(), lane, priority);
+                let limit = limit.filter(|_| *urgent && lane != Some(Lane::Texts));
+                let until = limit.map(|limit| world.now + Duration::from_millis(u64::from(limit)));
+                let facts = Facts { until, ..facts(&contact.to_string(), lane, priority) };
                 let ending = match ending {
                     0 => Ending::TooMany(Duration::from_secs(2)),
-                    1..4 => Ending::Failed,
+                    1 => Ending::TooMany(Duration::from_secs(15)),
+                    2..4 => Ending::Failed,
                     _ => Ending::Accepted,
                 };
                 world.endings.insert(id(number), ending);
@@ -428,7 +446,7 @@ proptest! {
         }
     }
 
-    /// GAP-DL-7, PACE-4: every order has its turn; those of one contact and lane start in the order they were placed,
+    /// GAP-DL-7, PACE-4: every order has its turn, unless its caller waits for a limited time; those of one contact and lane start in the order they were placed,
     /// one at a time; every order is closed exactly once.
     #[test]
     fn every_order_has_its_turn_in_its_contacts_order(script in steps(), latency in 0_u64..3000) {
@@ -436,7 +454,8 @@ proptest! {
         let mut closed: Vec<OrderId> = world.closed.iter().map(|(order, _)| *order).collect();
         closed.sort_unstable();
         prop_assert_eq!(closed, placed.keys().copied().collect::<Vec<_>>());
-        for order in placed.keys().filter(|order| !withdrawn.contains(order)) {
+        let kept = placed.iter().filter(|(order, facts)| facts.until.is_none() && !withdrawn.contains(order));
+        for (order, _) in kept {
             prop_assert!(world.starts.iter().any(|start| start.order == *order), "{:?} never started", order);
         }
         for (order, facts) in placed.iter().filter(|(_, facts)| facts.lane.is_some()) {
@@ -470,3 +489,6 @@ proptest! {
         }
     }
 }
+
+#[path = "rate_pause_tests.rs"]
+mod pause;

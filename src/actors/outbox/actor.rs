@@ -332,22 +332,19 @@ async fn claim(
     parts: &WorkerParts,
     (replies, tokens): (usize, usize),
 ) -> Result<(Claimed, Option<Duration>), StoreError> {
-    // What is claimed under an id that others count as dead is theirs at once (ARC-44).
-    if parts.pulse.is_silent() {
-        return Ok((Claimed::default(), None));
-    }
-    // The id can change, and nobody may be called dead while this process is not sure of itself (ARC-44).
-    let claimant = Claimant {
-        process: parts.pulse.process(),
-        dead: Duration::from_secs_f64(parts.pulse.others_dead_secs()),
-        ..parts.claimant.clone()
+    // What is claimed under an id that others count as dead is theirs at once; the id can change; and nobody may be called
+    // dead while this process is not sure of itself (ARC-44).
+    let claimant = || {
+        let process = parts.pulse.process();
+        let dead = Duration::from_secs_f64(parts.pulse.others_dead_secs());
+        parts.pulse.holds(process).then(|| Claimant { process, dead, ..parts.claimant.clone() })
     };
     let most = |free: usize| i64::try_from(free).unwrap_or(1);
     let now = parts.clock.now();
-    let claimed = outbox::claim(&parts.database, &claimant, most(replies), most(tokens), now).await?;
+    let claimed = outbox::claim(&parts.database, claimant, most(replies), most(tokens), now).await?;
     crash_points::passed_if(!claimed.replies.is_empty(), Point::ClaimTaken);
     let due = match claimed.replies.is_empty() && claimed.tokens.is_empty() {
-        true => outbox::next_due(&parts.database, &claimant.tenant, tokens > 0).await?,
+        true => outbox::next_due(&parts.database, &parts.claimant.tenant, tokens > 0).await?,
         false => None,
     };
     Ok((claimed, due))

@@ -52,9 +52,9 @@ async fn send(parts: &WorkerParts, claim: &Claim, text: &str, wait: Duration, se
 
 /// Another attempt, or none (DEC-31); `sent` texts are out.
 async fn failed(parts: &WorkerParts, claim: &Claim, sent: usize, error: &ManyChatError) -> Ended {
-    let too_old = claim.age + claim.pause >= parts.retry_window;
+    let left = parts.retry_window.saturating_sub(claim.age + claim.pause);
     let text = error.to_string();
-    match next(error, claim.attempt, too_old) {
+    match next(error, claim.attempt, left) {
         Next::GiveBack => given_back(&outbox::release(&parts.database, claim).await),
         Next::GiveUp => give_up(parts, claim, sent, &text).await,
         Next::Again(pause) => {

@@ -76,14 +76,15 @@ pub(super) enum Next {
     Again(Duration),
 }
 
-/// By the kind of failure and the age of the row; `attempt` was the last one.
-pub(super) fn next(error: &ManyChatError, attempt: i32, too_old: bool) -> Next {
+/// By the kind of failure and what is left of the row's window; `attempt` was the last one. However long ManyChat asks to
+/// wait, the last attempt comes at the end of the window, so that a person is called by then (DEC-31 over GAP-DL-8).
+pub(super) fn next(error: &ManyChatError, attempt: i32, left: Duration) -> Next {
     if matches!(error, ManyChatError::NotStarted { .. }) {
         Next::GiveBack
-    } else if error.class() == Class::Final || too_old {
+    } else if error.class() == Class::Final || left.is_zero() {
         Next::GiveUp
     } else {
-        Next::Again(delay(attempt, error.retry_after(), random_share()))
+        Next::Again(delay(attempt, error.retry_after(), random_share()).min(left))
     }
 }
 
@@ -220,9 +221,22 @@ mod tests {
         let not_started = ManyChatError::NotStarted { reason: Unstarted::Stopped };
         let lost =
             ManyChatError::Connection { endpoint: Endpoint::SendFlow, reason: LostBy::Timeout, sent: true };
-        assert_eq!(next(&not_started, 1, true), Next::GiveBack);
-        assert_eq!(next(&lost, 1, true), Next::GiveUp);
-        assert!(matches!(next(&lost, 1, false), Next::Again(pause) if pause >= Duration::from_millis(1800)));
+        assert_eq!(next(&not_started, 1, Duration::ZERO), Next::GiveBack);
+        assert_eq!(next(&lost, 1, Duration::ZERO), Next::GiveUp);
+        let minute = Duration::from_secs(60);
+        assert!(matches!(next(&lost, 1, minute), Next::Again(pause) if pause >= Duration::from_millis(1800)));
+        let asks_for_an_hour = ManyChatError::Api {
+            endpoint: Endpoint::SendFlow,
+            status: 503,
+            code: None,
+            said: crate::manychat::Said::default(),
+            retry_after: Some(Duration::from_secs(3600)),
+        };
+        assert_eq!(
+            next(&asks_for_an_hour, 1, minute),
+            Next::Again(minute),
+            "the window's end calls a person"
+        );
         assert_eq!(given_back(&Err(StoreError::InDoubt)), Ended::Lost, "the lease ends it");
     }
 

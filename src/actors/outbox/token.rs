@@ -48,7 +48,7 @@ async fn delivered(parts: &WorkerParts, claim: &TokenClaim) -> Ended {
 /// Another attempt, or none (DEC-31, DEC-35).
 async fn failed(parts: &WorkerParts, claim: &TokenClaim, error: &ManyChatError) -> Ended {
     let text = error_text(error);
-    match next(error, claim.attempt, claim.age >= parts.retry_window) {
+    match next(error, claim.attempt, parts.retry_window.saturating_sub(claim.age)) {
         Next::GiveBack => given_back(&tokens::release(&parts.database, claim).await),
         Next::GiveUp => {
             let held = record(|| tokens::dead_letter(&parts.database, claim, &text)).await;

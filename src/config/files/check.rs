@@ -213,7 +213,7 @@ pub(super) const fn kind(value: &Value) -> &'static str {
 
 /// `; did you mean …?` when a known key is close: letter case and underscores aside, at most two edits and at
 /// most a third of the key.
-fn advice(key: &str, known: &[&str]) -> String {
+pub(in crate::config) fn advice(key: &str, known: &[&str]) -> String {
     let plain = |text: &str| text.replace(['_', '-'], "").to_lowercase();
     let wanted = plain(key);
     let distance = |candidate: &str| strsim::osa_distance(&wanted, &plain(candidate));

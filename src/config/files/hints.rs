@@ -3,7 +3,11 @@
 use super::PROMPT_FILE;
 use super::check::Report;
 use super::parsers::repeated;
-use crate::config::{CARRIES_OUT_FOLLOW_UPS, Catalog, FlowRole, Rules, SENDS_OPENING, Tools, Warning};
+use crate::config::{CARRIES_OUT_FOLLOW_UPS, Catalog, FlowRole, Price, Rules, SENDS_OPENING, Tools, Warning};
+use crate::domain::decimals_of;
+
+/// What the reference prints of every amount (PROMPT-9).
+const DECIMALS_OF_THE_REFERENCE: u8 = 2;
 
 /// CAT-4 and GAP-CFG-2.
 pub(super) fn catalog_hints(catalog: &Catalog, report: &mut Report) {
@@ -25,6 +29,32 @@ pub(super) fn catalog_hints(catalog: &Catalog, report: &mut Report) {
                 "is neither http nor https, a contact cannot open it",
             );
         }
+    }
+    minor_units_hint(catalog, report);
+}
+
+/// DEC-1: the reference divides every amount by a hundred, also where the currency has no hundredths. A file that was
+/// written for it then names other prices here, so each such currency is told once, with both.
+fn minor_units_hint(catalog: &Catalog, report: &mut Report) {
+    let mut told: Vec<String> = Vec::new();
+    for (position, offering) in catalog.offerings.iter().enumerate() {
+        let Price { amount, currency } = &offering.price;
+        let (decimals, code) = (decimals_of(currency), currency.to_ascii_uppercase());
+        if decimals == DECIMALS_OF_THE_REFERENCE || amount.get() == 0 || told.contains(&code) {
+            continue;
+        }
+        let same = amount.get().saturating_mul(10_u64.pow(u32::from(decimals))) / 100;
+        report.warn(
+            &format!("offerings.{position}.price.amount"),
+            format!(
+                "{} {currency} is said as {}; the service that this one replaces said {}: it gave every currency two \
+                 decimals, {code} has {decimals}. If that was your price, write {same}, and look at each amount in {code}",
+                amount.get(),
+                amount.printed(currency),
+                amount.printed_with(DECIMALS_OF_THE_REFERENCE, currency),
+            ),
+        );
+        told.push(code);
     }
 }
 

@@ -14,7 +14,7 @@ mod tools_rules;
 
 pub(super) use catalog::catalog;
 pub use check::Fault;
-pub(super) use check::{Object, Report, Spot};
+pub(super) use check::{Object, Report, Spot, advice};
 pub(super) use cross::{Parts, cross_check};
 pub(super) use earlier::earlier_keys;
 pub(super) use hints::prompt_hints;

@@ -55,10 +55,34 @@ struct Asked {
 /// Samples that came to nothing: a judge that is down is no judge that disagrees (JUDGE-32).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
+    /// Reasons and how many samples each took, the commonest first, else in the order of their first one.
+    reasons: Vec<(String, usize)>,
+}
+
+impl Lost {
     /// How many.
-    pub samples: usize,
-    /// Why the first one did.
-    pub first: Option<String>,
+    #[must_use]
+    pub fn samples(&self) -> usize {
+        self.reasons.iter().map(|(_, samples)| samples).sum()
+    }
+
+    /// Each reason and how many samples it took, the commonest first.
+    #[must_use]
+    pub fn reasons(&self) -> &[(String, usize)] {
+        &self.reasons
+    }
+
+    fn note(&mut self, reason: String) {
+        match self.reasons.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, samples)) => *samples = samples.saturating_add(1),
+            None => self.reasons.push((reason, 1)),
+        }
+    }
+
+    fn sorted(mut self) -> Self {
+        self.reasons.sort_by_key(|(_, samples)| std::cmp::Reverse(*samples));
+        self
+    }
 }
 
 /// What the judge said of one reply.
@@ -120,7 +144,7 @@ impl Judge {
     /// Samples so far, of calibration and verdicts, that came to nothing.
     #[must_use]
     pub fn lost(&self) -> Lost {
-        self.asked.lost.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.asked.lost.lock().unwrap_or_else(PoisonError::into_inner).clone().sorted()
     }
 
     /// What the calibration cost.
@@ -235,9 +259,7 @@ impl Asked {
 
     /// Notes why a sample came to nothing.
     fn lose(&self, reason: String) -> Option<Sample> {
-        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
-        lost.samples = lost.samples.saturating_add(1);
-        lost.first.get_or_insert(reason);
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner).note(reason);
         None
     }
 }

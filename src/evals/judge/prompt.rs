@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::criterion::Criterion;
 use crate::domain::Role;
 use crate::evals::case::PastTurn;
-use crate::model::{FencedText, MessageRole, Meter, ModelMessage, ModelRequest, Part};
+use crate::model::{FencedText, MessageRole, Meter, ModelMessage, ModelRequest, Part, Place};
 
 /// What is judged.
 pub struct Material<'a> {
@@ -73,6 +73,7 @@ pub fn request(
         reasoning_effort: None,
         meter,
         retry_within: None,
+        place: Place::default(),
     }
 }
 

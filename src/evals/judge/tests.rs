@@ -149,10 +149,30 @@ async fn a_judge_that_is_down_leaves_everything_ungraded() {
     let judge = calibrated(Scripted::new(|_| Err(ModelError::Status(503))), Some(&set())).await;
     assert!(Group::ALL.iter().all(|group| !judge.trusts(*group)));
     assert_eq!(judge.calibration_cost(), Usd::ZERO);
-    assert_eq!(judge.lost(), Lost { samples: 24, first: Some("provider_status_503".to_owned()) });
+    assert_eq!((judge.lost().samples(), lost(&judge)), (24, vec!["24 provider_status_503".to_owned()]));
     let hanging = calibrated(std::sync::Arc::new(crate::model::MockModel::new("slow")), Some(&set())).await;
-    assert_eq!(hanging.lost().first.as_deref(), Some("no verdict that counts"));
+    assert_eq!(lost(&hanging), ["24 no verdict that counts"]);
     assert!(hanging.agreements().iter().all(|found| found.agreed == 0));
+}
+
+/// Reasons of lost samples with their counts, as the summary lists them.
+fn lost(judge: &Judge) -> Vec<String> {
+    judge.lost().reasons().iter().map(|(reason, samples)| format!("{samples} {reason}")).collect()
+}
+
+/// JUDGE-31, JUDGE-32: the reason that came first is not the reason; each is counted, the commonest leads.
+#[tokio::test]
+async fn lost_samples_are_counted_by_their_reasons() {
+    let count = std::sync::atomic::AtomicUsize::new(0);
+    let mixed = Scripted::new(move |_| match count.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
+        0 | 4 => Ok(verdict("fail", "not in the reply")),
+        5 => Err(ModelError::Status(500)),
+        _ => Err(ModelError::Status(429)),
+    });
+    let judge = calibrated(mixed, Some(&set())).await;
+    let expected = ["21 provider_status_429", "2 no verdict that counts", "1 provider_status_500"];
+    assert_eq!(lost(&judge), expected);
+    assert_eq!(judge.lost().samples(), 24);
 }
 
 /// JUDGE-6, JUDGE-12: the prompt is fixed; catalog, criterion and fenced material follow; forged markers do not survive.

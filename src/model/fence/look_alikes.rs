@@ -37,7 +37,10 @@ pub fn disarm(text: &str) -> Cow<'_, str> {
 }
 
 fn may_begin(glyph: char) -> bool {
-    matches!(glyph, '<' | '&' | '%' | '\\') || opening(glyph) > 0 || fold::plain(glyph).eq(['<'])
+    if glyph.is_ascii() {
+        return matches!(glyph, '<' | '&' | '%' | '\\');
+    }
+    opening(glyph) > 0 || fold::plain(glyph).eq(['<'])
 }
 
 /// FENCE-5: the marker itself in another case.

@@ -17,8 +17,24 @@ pub fn ends_with_question(text: &str) -> bool {
 
 /// The form in which replies are compared: lower case, no emoji, single spaces (GUARD-10).
 pub fn normalise(text: &str) -> String {
+    if text.is_ascii() {
+        return normalise_ascii(text);
+    }
     let bare: String = text.to_lowercase().chars().filter(|glyph| !is_emoji(*glyph)).collect();
     bare.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// [`normalise`] for the texts that every reply is compared with in every turn: nothing in them is an emoji.
+fn normalise_ascii(text: &str) -> String {
+    let mut normal = String::with_capacity(text.len());
+    for word in text.split_whitespace() {
+        if !normal.is_empty() {
+            normal.push(' ');
+        }
+        normal.push_str(word);
+    }
+    normal.make_ascii_lowercase();
+    normal
 }
 
 /// Byte index at which a text has as many whole characters as fit into `units` UTF-16 code units.
@@ -98,6 +114,8 @@ mod tests {
         assert_eq!(normalise("  Lessons\n start  at NINE. 🙂👍🏽❤️ "), "lessons start at nine.");
         assert_eq!(normalise("1️⃣ 2"), "1\u{20e3} 2");
         assert_eq!(normalise("🙂 \n"), "");
+        assert_eq!(normalise("\u{b} It's\t  AT\r\nnine? \u{1f}x"), "it's at nine? \u{1f}x");
+        assert_eq!((normalise(" \n"), normalise("")), (String::new(), String::new()));
     }
 
     /// 01/REP-3: a cut never splits a character.

@@ -10,6 +10,7 @@ use crate::model::meter::Meter;
 use crate::model::port::Image;
 use crate::model::port::{MessageRole, ModelMessage, Part};
 use crate::model::reply::{self, Bounds, Reply};
+use crate::model::slots::Place;
 use crate::model::test_support::rules;
 
 pub(super) const WITH_OPTIONS: &str = "OPERATING RULES\n\nPAYMENT OPTIONS\n- deposit: some";
@@ -40,6 +41,7 @@ pub(super) fn request(system: &str, messages: Vec<ModelMessage>) -> ModelRequest
         reasoning_effort: None,
         meter: Meter::default(),
         retry_within: None,
+        place: Place::default(),
     }
 }
 

@@ -1,8 +1,7 @@
 //! The catalog block that ends the system part (PROMPT-9).
 
 use super::CATALOG;
-use crate::config::{Catalog, Faq, Offering, PaymentOption, Price};
-use crate::domain::decimals_of;
+use crate::config::{Catalog, Faq, Offering, PaymentOption};
 
 /// The line that heads the payment options, and nothing else does: the operating rules only mention its words
 /// inside a sentence (PROMPT-9).
@@ -24,7 +23,7 @@ pub fn block(catalog: &Catalog) -> String {
 fn push_offering(lines: &mut Vec<String>, offering: &Offering) {
     lines.push(format!("- id: {}", offering.id));
     lines.push(format!("  name: {}", offering.name));
-    lines.push(format!("  price: {}", print_price(&offering.price)));
+    lines.push(format!("  price: {}", offering.price.amount.printed(&offering.price.currency)));
     let duration = offering.duration_hours.map(|hours| hours.to_string());
     let optional = [
         ("description", Some(offering.description.as_str())),
@@ -56,71 +55,4 @@ fn push_payment_options(lines: &mut Vec<String>, options: &[PaymentOption]) {
     }
     lines.extend([String::new(), PAYMENT_OPTIONS.to_owned()]);
     lines.extend(options.iter().map(|option| format!("- {}: {}", option.id, option.description)));
-}
-
-/// Major units with thousands separated by commas, and as many decimals as the currency has: `45,000.00 ARS`,
-/// `1,500 JPY`.
-fn print_price(price: &Price) -> String {
-    let decimals = decimals_of(&price.currency);
-    let in_major = 10_u64.pow(u32::from(decimals));
-    let (major, minor) = (price.amount.get() / in_major, price.amount.get() % in_major);
-    let fraction = if decimals == 0 {
-        String::new()
-    } else {
-        format!(".{minor:0width$}", width = usize::from(decimals))
-    };
-    format!("{}{fraction} {}", grouped(major), price.currency)
-}
-
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::domain::MinorUnits;
-
-    /// PROMPT-9
-    #[test]
-    fn prices_are_grouped_and_have_two_decimals() {
-        let cases = [
-            (0, "0.00"),
-            (5, "0.05"),
-            (31_000, "310.00"),
-            (99_999, "999.99"),
-            (100_000, "1,000.00"),
-            (4_500_000, "45,000.00"),
-            (12_345_678_901, "123,456,789.01"),
-            (u64::MAX, "184,467,440,737,095,516.15"),
-        ];
-        for (amount, expected) in cases {
-            let price = Price { amount: MinorUnits::new(amount), currency: "ARS".to_owned() };
-            assert_eq!(print_price(&price), format!("{expected} ARS"));
-        }
-    }
-
-    /// 01 section 17: a currency without hundredths is not divided by a hundred.
-    #[test]
-    fn prices_have_the_decimals_of_their_currency() {
-        let cases = [
-            (1_500, "JPY", "1,500 JPY"),
-            (0, "CLP", "0 CLP"),
-            (1_234_567, "KWD", "1,234.567 KWD"),
-            (5, "KWD", "0.005 KWD"),
-            (31_000, "USD", "310.00 USD"),
-        ];
-        for (amount, currency, expected) in cases {
-            let price = Price { amount: MinorUnits::new(amount), currency: currency.to_owned() };
-            assert_eq!(print_price(&price), expected);
-        }
-    }
 }

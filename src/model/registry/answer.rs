@@ -100,7 +100,7 @@ pub(super) fn may_be_reply(text: &str) -> bool {
 /// Tokens by the provider's own names. genai's numbers are not used: an answer it cannot read has none, and it takes
 /// a count of 0 for none.
 pub(super) fn usage(wire: Wire, body: &Value) -> Usage {
-    let count = |path: &str| body.pointer(path).and_then(Value::as_u64);
+    let count = |path: &str| body.pointer(path).and_then(whole);
     let usage = match wire {
         Wire::OpenAi | Wire::Ollama => Usage {
             input: count("/usage/prompt_tokens"),
@@ -133,6 +133,14 @@ pub(super) fn usage(wire: Wire, body: &Value) -> Usage {
     };
     // A provider that counts what it reads and names no cache read nothing from one.
     Usage { cache_read: usage.cache_read.or(usage.input.map(|_| 0)), ..usage }
+}
+
+/// A count; some gateways write whole numbers as `100.0`.
+fn whole(count: &Value) -> Option<u64> {
+    count.as_u64().or_else(|| {
+        let number = count.as_f64().filter(|number| number.fract() == 0.0)?;
+        format!("{number:.0}").parse().ok()
+    })
 }
 
 fn total(counts: [Option<u64>; 3]) -> Option<u64> {

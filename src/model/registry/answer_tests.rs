@@ -44,6 +44,29 @@ async fn a_reply_comes_with_its_tokens() {
     }
 }
 
+/// USE-1, USE-2: some gateways write whole numbers as fractions; a count that is none stays unknown.
+#[tokio::test]
+async fn tokens_written_as_fractions_are_counted() {
+    for wire in ALL_WIRES {
+        let mut body = replied(wire, &reply_object().to_string());
+        for usage in ["usage", "usageMetadata"] {
+            let Some(Value::Object(counts)) = body.get_mut(usage) else { continue };
+            for count in counts.values_mut().filter(|count| count.is_u64()) {
+                *count = json!(count.as_f64());
+            }
+        }
+        let answered = answered(wire, &body).await;
+        assert!(matches!(answered.output, ModelOutput::Text(_)), "{wire:?}: {:?}", answered.output);
+        assert_eq!((answered.usage.input, answered.usage.output), (Some(2000), Some(100)), "{wire:?}");
+    }
+    for odd in [json!(7.5), json!(-7.0), json!(1e300), json!("7")] {
+        let mut body = replied(Wire::OpenAi, "text");
+        body["usage"] = json!({ "prompt_tokens": odd, "completion_tokens": 3.0 });
+        let usage = answered(Wire::OpenAi, &body).await.usage;
+        assert_eq!((usage.input, usage.output), (None, Some(3)), "{odd}");
+    }
+}
+
 /// USE-2: counts of nothing, and no counts at all.
 #[tokio::test]
 async fn tokens_that_are_not_reported_are_unknown() {

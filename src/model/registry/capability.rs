@@ -1,6 +1,7 @@
 //! What the models of each provider take, as data. What a table cannot know is learnt from refusals ([`super::hosted`]).
 
 use super::wire::Wire;
+use crate::config::{base_name, openai_reasons};
 
 /// What a model takes.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -13,8 +14,10 @@ pub(super) struct Capabilities {
     pub(super) tool_choice: bool,
     /// The highest temperature; which models take none at all is known before the registry (RUN-10).
     pub(super) highest_temperature: f64,
-    /// A reasoning effort (RUN-10).
+    /// A reasoning effort (RUN-10): only those that reason know the parameter, the rest refuse it.
     pub(super) reasoning_effort: bool,
+    /// The output limit as `max_completion_tokens`; otherwise, at OpenAI's interface, as `max_tokens`.
+    pub(super) completion_limit: bool,
     /// Being told to think for no token at all; others that think do so inside the output limit (RUN-11).
     pub(super) no_thinking_budget: bool,
     /// Pictures; in doubt no (MEDIA-504).
@@ -27,19 +30,22 @@ const ALL: Capabilities = Capabilities {
     strict_tools: true,
     tool_choice: true,
     highest_temperature: 2.0,
-    reasoning_effort: true,
+    reasoning_effort: false,
+    completion_limit: false,
     no_thinking_budget: false,
     images: true,
 };
 
 /// Strict tools are left out: their grammars add up to more than Anthropic compiles.
-const ANTHROPIC: Capabilities =
-    Capabilities { strict_tools: false, highest_temperature: 1.0, reasoning_effort: false, ..ALL };
+const ANTHROPIC: Capabilities = Capabilities { strict_tools: false, highest_temperature: 1.0, ..ALL };
 
 /// Servers that only speak OpenAI's language may be behind names that are not OpenAI's.
 const OPENAI_LIKE: Capabilities = Capabilities { strict_tools: false, ..ALL };
 
-const GOOGLE: Capabilities = Capabilities { strict_tools: false, reasoning_effort: false, ..ALL };
+/// OpenAI's open models run on such servers, and reason.
+const GPT_OSS: Capabilities = Capabilities { reasoning_effort: true, ..OPENAI_LIKE };
+
+const GOOGLE: Capabilities = Capabilities { strict_tools: false, ..ALL };
 
 /// Before Gemini 3, function calling and JSON answers exclude each other.
 const OLDER_GEMINI: Capabilities = Capabilities { schema_with_tools: false, ..GOOGLE };
@@ -48,14 +54,8 @@ const OLDER_GEMINI: Capabilities = Capabilities { schema_with_tools: false, ..GO
 const GEMINI_2_5_FLASH: Capabilities = Capabilities { no_thinking_budget: true, ..OLDER_GEMINI };
 
 /// With a response format Ollama never calls a tool, and it does not obey the demand to call one.
-const OLLAMA: Capabilities = Capabilities {
-    schema_with_tools: false,
-    strict_tools: false,
-    tool_choice: false,
-    reasoning_effort: false,
-    images: false,
-    ..ALL
-};
+const OLLAMA: Capabilities =
+    Capabilities { schema_with_tools: false, strict_tools: false, tool_choice: false, images: false, ..ALL };
 
 const WITHOUT_IMAGES: Capabilities = Capabilities { images: false, ..ALL };
 
@@ -65,7 +65,7 @@ const TABLE: [(Wire, &str, Capabilities); 15] = [
     (Wire::OpenAi, "gpt-3.5", WITHOUT_IMAGES),
     (Wire::OpenAi, "o1-mini", WITHOUT_IMAGES),
     (Wire::OpenAi, "o3-mini", WITHOUT_IMAGES),
-    (Wire::OpenAi, "gpt-oss", OPENAI_LIKE),
+    (Wire::OpenAi, "gpt-oss", GPT_OSS),
     (Wire::OpenAi, "gpt-", ALL),
     (Wire::OpenAi, "o1", ALL),
     (Wire::OpenAi, "o3", ALL),
@@ -79,11 +79,17 @@ const TABLE: [(Wire, &str, Capabilities); 15] = [
 ];
 
 impl Capabilities {
-    /// Those of `model` at its provider. A path before the name does not count (DEC-12).
+    /// Those of `model` at its provider. A path before the name does not count (DEC-12), nor does what marks a model of
+    /// OpenAI as fine-tuned.
     pub(super) fn of(wire: Wire, model: &str) -> Self {
-        let name = model.rsplit('/').next().unwrap_or(model);
+        let name = base_name(model);
         let row = TABLE.iter().find(|(row_wire, begin, _)| *row_wire == wire && name.starts_with(begin));
-        row.map_or(OLLAMA, |(_, _, capabilities)| *capabilities)
+        let listed = row.map_or(OLLAMA, |(_, _, capabilities)| *capabilities);
+        if wire == Wire::OpenAi && openai_reasons(name) {
+            Self { reasoning_effort: true, completion_limit: true, ..listed }
+        } else {
+            listed
+        }
     }
 }
 
@@ -105,6 +111,28 @@ mod tests {
         ];
         for (wire, model, expected) in cases {
             assert_eq!(Capabilities::of(wire, model).schema_with_tools, expected, "{model}");
+        }
+    }
+
+    /// 01/RUN-10, 01/RUN-11: only models that reason get an effort, and OpenAI's want the limit by another name.
+    #[test]
+    fn reasoning_models_are_known_wherever_their_name_stands() {
+        let cases = [
+            (Wire::OpenAi, "gpt-5-mini", (true, true)),
+            (Wire::OpenAi, "gpt-6", (true, true)),
+            (Wire::OpenAi, "o9-mini", (true, true)),
+            (Wire::OpenAi, "openai/gpt-5-mini", (true, true)),
+            (Wire::OpenAi, "ft:o4-mini-2025-04-16:org::id", (true, true)),
+            (Wire::OpenAi, "openai/gpt-oss-120b", (true, false)),
+            (Wire::OpenAi, "gpt-4.1-mini", (false, false)),
+            (Wire::OpenAi, "ft:gpt-4o-mini:org::id", (false, false)),
+            (Wire::OpenAi, "some-model", (false, false)),
+            (Wire::Ollama, "o3", (false, false)),
+            (Wire::Google, "gpt-5", (false, false)),
+        ];
+        for (wire, model, expected) in cases {
+            let found = Capabilities::of(wire, model);
+            assert_eq!((found.reasoning_effort, found.completion_limit), expected, "{model}");
         }
     }
 

@@ -22,7 +22,7 @@ pub(super) struct Failure {
     pub(super) retry_after: Option<Duration>,
     /// The parts of the request that the provider may not take, by its words; the likeliest first. It can have quoted the
     /// words of somebody else.
-    pub(super) refused: [Option<Refused>; 3],
+    pub(super) refused: [Option<Refused>; 5],
     /// Tokens it reports all the same (DEC-19).
     pub(super) usage: Usage,
 }
@@ -32,6 +32,10 @@ pub(super) struct Failure {
 pub(super) enum Refused {
     /// The reply schema as structured output.
     Schema,
+    /// The name of the output limit.
+    Limit,
+    /// The reasoning effort.
+    Effort,
     /// The temperature.
     Temperature,
     /// Tools as such.
@@ -51,7 +55,7 @@ impl Failure {
 
     fn named(error: ModelError) -> Self {
         let is_transient = error.is_providers_fault();
-        Self { error, is_transient, retry_after: None, refused: [None; 3], usage: Usage::default() }
+        Self { error, is_transient, retry_after: None, refused: [None; 5], usage: Usage::default() }
     }
 
     /// The failure inside an answer with status 200: gateways, and providers under load, answer so. It is named by the
@@ -110,6 +114,12 @@ impl Refused {
         "structured output",
     ];
 
+    /// The newer of the two names of the output limit: whoever refuses either names it.
+    const OF_LIMIT: &str = "max_completion_tokens";
+
+    /// Words for the effort.
+    const OF_EFFORT: [&str; 3] = ["reasoning_effort", "reasoning effort", "reasoning.effort"];
+
     /// Words of providers whose model takes no tools. Each stands for a whole refusal: single ones occur in others too.
     const OF_TOOLS: [&str; 7] = [
         "not support tool",
@@ -124,13 +134,15 @@ impl Refused {
     const TOOL_FLAG: &str = "enable-auto-tool-choice";
 
     /// What a refusal with that status names. 422 is what gateways and servers that speak OpenAI's language send.
-    fn named_by(status: u16, body: &str) -> [Option<Self>; 3] {
+    fn named_by(status: u16, body: &str) -> [Option<Self>; 5] {
         if !matches!(status, 400 | 422) {
-            return [None; 3];
+            return [None; 5];
         }
         let body = body.to_lowercase();
         let names = |words: &[&str]| words.iter().any(|word| body.contains(word));
         let named = [
+            (Self::Limit, names(&[Self::OF_LIMIT])),
+            (Self::Effort, names(&Self::OF_EFFORT)),
             (Self::Temperature, names(&["temperature"])),
             (Self::Schema, names(&Self::OF_SCHEMA)),
             (Self::Tools, names(&Self::OF_TOOLS) || names(&[Self::TOOL_FLAG])),
@@ -142,6 +154,8 @@ impl Refused {
     pub(super) const fn what(self) -> &'static str {
         match self {
             Self::Schema => "form of the reply",
+            Self::Limit => "name of the output limit",
+            Self::Effort => "reasoning effort",
             Self::Temperature => "temperature",
             Self::Tools => "tools",
         }

@@ -88,7 +88,7 @@ impl HostedModel {
     /// A call with its retries (RUN-16).
     async fn call(&self, request: &ModelRequest) -> Result<ModelAnswer, Failure> {
         let course = Mutex::new(self.refused.course(&self.target, request));
-        self.backoff.run(request.retry_within, || self.attempt(request, &course)).await
+        self.backoff.run(request.retry_within, &request.place, || self.attempt(request, &course)).await
     }
 
     /// One attempt, in the form the model is known to take. What it refuses now is asked for in the other form at once,

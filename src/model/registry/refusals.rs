@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::failure::Refused;
 use super::request::{Form, Target};
+use super::wire::Wire;
 use crate::model::port::ModelRequest;
 
 /// What the calls of a process have taught about a model.
@@ -14,6 +15,10 @@ pub(super) struct Refusals {
     schema: AtomicBool,
     /// The same while tools are offered.
     schema_with_tools: AtomicBool,
+    /// The output limit goes under its other name.
+    limit: AtomicBool,
+    /// The reasoning effort is left out.
+    effort: AtomicBool,
     /// The temperature is left out.
     temperature: AtomicBool,
 }
@@ -26,6 +31,9 @@ pub(super) struct Course {
     strict_tools: bool,
     begins_native: bool,
     has_tried_both: bool,
+    begins_with_completion_limit: bool,
+    /// Or there is but one name.
+    has_tried_both_limits: bool,
     /// What was done without last.
     last: Option<Refused>,
 }
@@ -39,12 +47,18 @@ impl Refusals {
         Course {
             form: Form {
                 native_schema: begins_native != is_other,
+                completion_limit: capabilities.completion_limit != self.limit.load(Ordering::Relaxed),
+                effort: capabilities.reasoning_effort
+                    && request.reasoning_effort.is_some()
+                    && !self.effort.load(Ordering::Relaxed),
                 temperature: !self.temperature.load(Ordering::Relaxed),
                 strict_tools: capabilities.strict_tools && !is_other,
             },
             strict_tools: capabilities.strict_tools,
             begins_native,
             has_tried_both: false,
+            begins_with_completion_limit: capabilities.completion_limit,
+            has_tried_both_limits: target.wire != Wire::OpenAi,
             last: None,
         }
     }
@@ -54,6 +68,10 @@ impl Refusals {
     pub(super) fn learn(&self, request: &ModelRequest, course: Course) -> Option<Refused> {
         let (flag, is_set) = match course.last? {
             Refused::Schema => (self.schema_of(request), course.form.native_schema != course.begins_native),
+            Refused::Limit => {
+                (&self.limit, course.form.completion_limit != course.begins_with_completion_limit)
+            }
+            Refused::Effort => (&self.effort, true),
             Refused::Temperature => (&self.temperature, true),
             Refused::Tools => return None,
         };
@@ -76,6 +94,11 @@ impl Course {
                 // A model that refused a schema may have meant one of these.
                 self.form.strict_tools = self.strict_tools && self.form.native_schema == self.begins_native;
             }
+            Refused::Limit if !self.has_tried_both_limits => {
+                self.has_tried_both_limits = true;
+                self.form.completion_limit = !self.form.completion_limit;
+            }
+            Refused::Effort if self.form.effort => self.form.effort = false,
             Refused::Temperature if self.form.temperature => self.form.temperature = false,
             _ => return false,
         }

@@ -3,6 +3,7 @@
 use genai::chat::{
     CacheControl, ChatOptions, ChatRequest, JsonSpec, ReasoningEffort as Effort, Tool, ToolChoice,
 };
+use serde_json::json;
 
 use super::capability::Capabilities;
 use super::wire::Wire;
@@ -33,6 +34,10 @@ pub(super) struct Target {
 pub(super) struct Form {
     /// The schema as structured output; otherwise as the parameters of a tool that must be called.
     pub(super) native_schema: bool,
+    /// The output limit as `max_completion_tokens`, where it has two names.
+    pub(super) completion_limit: bool,
+    /// The reasoning effort, where there is one.
+    pub(super) effort: bool,
     /// The temperature, where there is one.
     pub(super) temperature: bool,
     /// Tools whose arguments the provider holds to their schema.
@@ -44,7 +49,7 @@ pub(super) fn chat(target: &Target, request: &ModelRequest, form: Form) -> (Chat
     let wire = target.wire;
     let messages = transcript::messages(wire, &request.messages);
     let mut chat = ChatRequest::new(messages).with_system(request.system.as_ref());
-    let mut options = with_temperature(options(target, request), target, request, form);
+    let mut options = with_temperature(options(target, request, form), target, request, form);
     let mut tools: Vec<Tool> = request.tools.iter().map(|tool| offered(wire, tool, form)).collect();
     let schema = schema::safe(wire, &request.response_schema);
     if form.native_schema {
@@ -73,11 +78,11 @@ fn offered(wire: Wire, tool: &ToolDefinition, form: Form) -> Tool {
 }
 
 /// The raw body is kept because genai drops the usage of an answer it cannot read (DEC-19).
-fn options(target: &Target, request: &ModelRequest) -> ChatOptions {
+fn options(target: &Target, request: &ModelRequest, form: Form) -> ChatOptions {
     let model = target.model.as_str();
-    let options = ChatOptions::default()
-        .with_max_tokens(request.max_output_tokens)
-        .with_reasoning_effort(effort(target, request.reasoning_effort))
+    let effort = effort(target, request.reasoning_effort.filter(|_| form.effort));
+    let options = limited(ChatOptions::default(), target.wire, request, form)
+        .with_reasoning_effort(effort)
         .with_capture_raw_body(true);
     match target.wire {
         // RUN-12: with one system part and no other mark this is its end.
@@ -89,11 +94,24 @@ fn options(target: &Target, request: &ModelRequest) -> ChatOptions {
     }
 }
 
+/// RUN-10. genai chooses between the limit's names by the beginning of the model's name, which it may not know; what goes
+/// into the body from here is sent as it is.
+fn limited(options: ChatOptions, wire: Wire, request: &ModelRequest, form: Form) -> ChatOptions {
+    let limit = request.max_output_tokens;
+    match wire {
+        Wire::OpenAi if form.completion_limit => {
+            options.with_extra_body(json!({ "max_completion_tokens": limit }))
+        }
+        Wire::OpenAi | Wire::Ollama => options.with_extra_body(json!({ "max_tokens": limit })),
+        Wire::Anthropic | Wire::Google => options.with_max_tokens(limit),
+    }
+}
+
 /// Without an explicit effort genai takes a suffix of the model's name (`-high`, `-max`) for one and cuts it off. The
 /// values here send nothing but this: models that think unless told otherwise are told not to, because thinking counts
 /// against the output limit (RUN-11). For Claude `Zero` says so, for Gemini a budget of 0, which not all of them take.
 fn effort(target: &Target, wanted: Option<ReasoningEffort>) -> Effort {
-    match wanted.filter(|_| target.capabilities.reasoning_effort) {
+    match wanted {
         Some(ReasoningEffort::Minimal) => Effort::Minimal,
         Some(ReasoningEffort::Low) => Effort::Low,
         Some(ReasoningEffort::Medium) => Effort::Medium,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::failure::Failure;
+use crate::model::slots::Place;
 
 /// Retries after the first attempt (RUN-16).
 const MOST_RETRIES: u32 = 2;
@@ -29,13 +30,14 @@ impl Default for Backoff {
 impl Backoff {
     /// Calls `attempt` until it succeeds, fails for good, or has been retried twice. No retry begins later than `within`
     /// after the beginning: a provider that asks for a longer wait gets none, since the caller would not see its end.
-    /// Dropping the future ends it at once, also while it waits (RUN-13).
+    /// While it waits, somebody else may have its `place` (DEC-27); none within the bound is the end of it. Dropping the future ends it at once, also while it waits (RUN-13).
     ///
     /// # Errors
     /// The last attempt's.
     pub(super) async fn run<T, Attempt>(
         self,
         within: Option<Duration>,
+        place: &Place,
         mut attempt: impl FnMut() -> Attempt,
     ) -> Result<T, Failure>
     where
@@ -49,12 +51,12 @@ impl Backoff {
                 Err(failure) => failure,
             };
             let left = within.map(|within| within.saturating_sub(begun.elapsed()));
-            match self
-                .pause(retries, &failure, jitter())
-                .filter(|pause| *pause <= left.unwrap_or(self.longest))
-            {
-                Some(pause) => tokio::time::sleep(pause).await,
-                None => return Err(failure),
+            let pause = self.pause(retries, &failure, jitter());
+            let Some(pause) = pause.filter(|pause| *pause <= left.unwrap_or(self.longest)) else {
+                return Err(failure);
+            };
+            if !place.pause(pause, left).await {
+                return Err(failure);
             }
             retries += 1;
         }
@@ -97,7 +99,7 @@ mod tests {
         let attempts = Cell::new(0);
         let begun = Instant::now();
         let outcome: Result<(), Failure> = Backoff::default()
-            .run(within, || {
+            .run(within, &Place::default(), || {
                 attempts.set(attempts.get() + 1);
                 std::future::ready(Err(failure.clone()))
             })
@@ -129,7 +131,7 @@ mod tests {
     async fn the_answer_after_a_failure_is_the_answer() {
         let attempts = Cell::new(0);
         let outcome = Backoff::default()
-            .run(None, || {
+            .run(None, &Place::default(), || {
                 attempts.set(attempts.get() + 1);
                 let fails = attempts.get() < 3;
                 std::future::ready(if fails { Err(overloaded(None)) } else { Ok("answer") })
@@ -163,7 +165,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_abort_ends_the_wait() {
         let attempts = Cell::new(0);
-        let call = Backoff::default().run(None, || {
+        let place = Place::default();
+        let call = Backoff::default().run(None, &place, || {
             attempts.set(attempts.get() + 1);
             std::future::ready(Err::<(), _>(overloaded(None)))
         });

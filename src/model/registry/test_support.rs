@@ -16,6 +16,7 @@ use crate::model::fence::FencedText;
 use crate::model::meter::Meter;
 use crate::model::port::{MessageRole, ModelMessage, ModelRequest, Part};
 use crate::model::reply;
+use crate::model::slots::Place;
 
 pub const ALL_WIRES: [Wire; 4] = [Wire::Anthropic, Wire::OpenAi, Wire::Google, Wire::Ollama];
 /// Words that may stand in a request or an answer and nowhere else.
@@ -193,6 +194,7 @@ pub fn request() -> ModelRequest {
         reasoning_effort: None,
         meter: Meter::default(),
         retry_within: None,
+        place: Place::default(),
     }
 }
 

@@ -14,6 +14,7 @@ use crate::model::port::{
 };
 use crate::model::prompt::{self, NoteEnd};
 use crate::model::reply;
+use crate::model::slots::Slot;
 use crate::tools::{Call, ToolDefinition, TurnTools};
 
 /// Calls of a turn that acts; the last one offers nothing (RUN-4, LOOP-1).
@@ -96,20 +97,23 @@ impl<'a> Steps<'a> {
 
     /// One call, at most `MODEL_MAX_CONCURRENT` of them at a time; flows are sent without holding a place (DEC-27).
     async fn call(&mut self, step: &Step) -> Result<ModelOutput, ModelError> {
-        let _slot = self.runner.calls.take().await;
-        match self.ask(step).await {
+        let slot = self.runner.calls.slot();
+        slot.take().await;
+        match self.ask(step, &slot).await {
             Err(error) if error.is_providers_fault() && self.falls_back() => {
                 tracing::warn!(model = self.candidate.name(), err = error.name(), "fallback model called");
-                self.ask(step).await
+                // The first one's retries may have left the place.
+                slot.take().await;
+                self.ask(step, &slot).await
             }
             outcome => outcome,
         }
     }
 
-    async fn ask(&self, step: &Step) -> Result<ModelOutput, ModelError> {
+    async fn ask(&self, step: &Step, slot: &Slot) -> Result<ModelOutput, ModelError> {
         let spent = &self.input.spent;
         spent.ask(self.candidate.name(), !step.tools.is_empty());
-        let answer = self.candidate.step(self.request(step), self.begun.elapsed()).await?;
+        let answer = self.candidate.step(self.request(step, slot), self.begun.elapsed()).await?;
         spent.add(answer.usage, self.candidate.cost(&answer.usage));
         Ok(answer.output)
     }
@@ -123,7 +127,7 @@ impl<'a> Steps<'a> {
         true
     }
 
-    fn request(&self, step: &Step) -> ModelRequest {
+    fn request(&self, step: &Step, slot: &Slot) -> ModelRequest {
         ModelRequest {
             system: self.input.system.text(),
             messages: self.messages(step),
@@ -134,6 +138,7 @@ impl<'a> Steps<'a> {
             reasoning_effort: self.runner.reasoning_effort,
             meter: Meter::of(&self.input.spent),
             retry_within: None,
+            place: slot.place(),
         }
     }
 

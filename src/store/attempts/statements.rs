@@ -1,6 +1,6 @@
 //! Beginning an attempt: whose it is, and what other turns of the contact have to say to it. The parameters: $1 turn,
-//! $2 process, $3 entry, $4 stages behind the one it writes, $5 whether it sends a flow that goes out once, $6 number,
-//! $7 whether it claims the opening, $8 whether it is begun again.
+//! $2 process, $3 entry, $4 values behind the one it writes, $5 whether it sends an event or a flow that goes out once,
+//! $6 number, $7 whether it claims the opening, $8 whether it is begun again.
 
 /// True while an earlier turn of the contact has open actions, or a reply with actions that was handed over and is not yet
 /// confirmed (STAGE-6). Where nothing moves for ten minutes, nobody waits any longer. `$turn` is an agent's row.
@@ -58,7 +58,7 @@ macro_rules! never {
     };
 }
 
-/// Where entries `entry` that others have written a stage behind the one of `$3`, or may have.
+/// Where entries `entry` that others have written a value behind the one of `$3`, or may have.
 macro_rules! went_further {
     ($entry:literal) => {
         concat!(
@@ -80,7 +80,7 @@ macro_rules! went_further {
 macro_rules! attempts_of_others {
     () => {
         concat!(
-            "select a.turn_id, a.started_at, a.finished_at, ",
+            "select a.turn_id, a.action, a.started_at, a.finished_at, ",
             crate::store::attempts::attempted!(),
             " as entry from rs_attempts a
              where a.conversation_id = held.conversation_id and a.turn_id <> $1 and a.entry is not null"
@@ -88,8 +88,44 @@ macro_rules! attempts_of_others {
     };
 }
 
-/// What keeps the attempt back, as one word, or null. $4: the stages behind the one it writes; $5: whether it sends a flow
-/// that goes out once. A write under way counts for as long as its request can take; afterwards nobody knows of it.
+/// The value that ManyChat took last for the field of `$3` from another turn, earlier ones included: one that settled while
+/// this turn ran was not known to it (FN-STAGE-5, FN-INT-1).
+macro_rules! written_last {
+    () => {
+        concat!(
+            "select other.entry ->> 'value' from (",
+            attempts_of_others!(),
+            ") other
+             where other.entry ->> 'tool' = 'set_field' and other.entry ->> 'id' = $3::jsonb ->> 'id'
+               and other.entry ->> 'status' = 'performed'
+             order by other.started_at desc, other.action desc limit 1"
+        )
+    };
+}
+
+/// True when another turn has attempted the event of `$3`: it is tried once, whatever became of it (FN-EVT-4, FN-EVT-8).
+/// One that was given up without an attempt leaves it to whoever comes to the stage next.
+macro_rules! fired {
+    () => {
+        concat!(
+            "(exists (
+                 select 1 from (",
+            attempts_of_others!(),
+            ") other
+                 where other.entry ->> 'tool' = 'send_event' and other.entry ->> 'id' = $3::jsonb ->> 'id'
+                   and coalesce(other.entry ->> 'error', '') !~ '^(not attempted|process ended first)')
+               or exists (
+                 select 1 from turns t
+                 where t.conversation_id = held.conversation_id and t.role = 'agent'
+                   and t.actions @> jsonb_build_array(jsonb_build_object(
+                         'tool', 'send_event', 'id', $3::jsonb ->> 'id', 'status', 'performed'))))"
+        )
+    };
+}
+
+/// What keeps the attempt back, as one word, or null. $4: the values behind the one it writes; $5: whether it sends a flow
+/// that goes out once, or an event. A write under way counts for as long as its request can take; afterwards nobody knows of
+/// it.
 macro_rules! kept_back {
     ($behind:ident, $ended:ident) => {
         concat!(
@@ -123,12 +159,19 @@ macro_rules! kept_back {
                            where o.turn_id = other.turn_id and o.status = 'running')
                     or exists (select 1 from turns own join turns later
                                  on later.conversation_id = own.conversation_id and later.seq > own.seq
-                               where own.id = $1 and later.id = other.turn_id)))) then 'outrun'
+                               where own.id = $1 and later.id = other.turn_id)))
+                 or (",
+            written_last!(),
+            ") = any ($4)) then 'outrun'
+               when $5 and $3::jsonb ->> 'tool' = 'send_event' and ",
+            fired!(),
+            " then 'fired'
                when $5 and exists (
                  select 1 from (",
             attempts_of_others!(),
             ") other
-                 where other.entry ->> 'tool' = 'send_flow' and other.entry ->> 'id' = $3::jsonb ->> 'id'
+                 where $3::jsonb ->> 'tool' = 'send_flow'
+                   and other.entry ->> 'tool' = 'send_flow' and other.entry ->> 'id' = $3::jsonb ->> 'id'
                    and other.started_at > statement_timestamp() - interval '1 hour'
                    and (other.entry ->> 'status' = 'performed'
                      or other.entry ->> 'error' like 'outcome unknown%')) then 'taken'

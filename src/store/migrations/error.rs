@@ -18,6 +18,14 @@ pub enum MigrationError {
         /// As the server reports it.
         version: String,
     },
+    /// It could not hold what contacts write.
+    #[error(
+        "the database's encoding is {found}, which has no place for every character that contacts write: make one with `create database … encoding 'UTF8' template template0` and name it there"
+    )]
+    Encoding {
+        /// As the server reports it.
+        found: String,
+    },
     /// MIG-6
     #[error("another process has been migrating this database for more than {} s: find out what it waits for, then start again", waited.as_secs())]
     BootLockHeld {
@@ -52,6 +60,27 @@ pub enum MigrationError {
     MissingPrivilege {
         /// Its recorded name.
         migration: &'static str,
+    },
+    /// A standby, or a database or user that may only read.
+    #[error(
+        "migration {migration}: the server accepts no writes, because it is a standby or default_transaction_read_only is on: name the primary in DATABASE_URL, or `alter database … set default_transaction_read_only = off`"
+    )]
+    ReadOnly {
+        /// Its recorded name.
+        migration: &'static str,
+    },
+    /// DB-4: there is nowhere to put the tables.
+    #[error(
+        "the connection's search_path leads to no schema that exists and that its user may use: create the schema, or correct search_path where it is set (in `options` of DATABASE_URL, by `alter database … set search_path`, or by `alter role … set search_path`)"
+    )]
+    NoSchema,
+    /// Tables of another application stand where ours belong; nothing was changed.
+    #[error(
+        "{} in this schema is not of this service: it belongs to another application; give the service a database or a schema of its own and name it there, nothing was changed", .tables.join(", ")
+    )]
+    Foreign {
+        /// In alphabetical order.
+        tables: Vec<String>,
     },
     /// COMP-11
     #[error("the database lacks {}: a newer version may have renamed or dropped them; upgrade this service or restore the schema", .missing.join(", "))]
@@ -91,6 +120,9 @@ impl MigrationError {
     pub(super) fn failed(migration: &'static str, error: &Error) -> Self {
         if matches!(error.code(), Some(code) if *code == SqlState::INSUFFICIENT_PRIVILEGE) {
             return Self::MissingPrivilege { migration };
+        }
+        if matches!(error.code(), Some(code) if *code == SqlState::READ_ONLY_SQL_TRANSACTION) {
+            return Self::ReadOnly { migration };
         }
         Self::Failed { migration, reason: describe(error) }
     }

@@ -67,6 +67,7 @@ const MIGRATIONS: &[Migration] = &[
         Ahead { index: "rs_nudges_conversation_idx", table: "nudges", on: "(conversation_id)" },
         Ahead { index: "rs_handoffs_conversation_idx", table: "rs_handoffs", on: "(conversation_id)" },
     ]),
+    Migration::new("rs_0014_reply_place", include_str!("../../../migrations/rs_0014_reply_place.sql")),
 ];
 
 /// The SQL of every migration in order: two builds with equal text make equal databases.
@@ -120,11 +121,14 @@ struct Migrator<'all> {
 impl Migrator<'_> {
     async fn run(&self, client: &mut Client) -> Result<Vec<String>, MigrationError> {
         check_server_version(client).await?;
+        check_encoding(client).await?;
+        schema::refuse_none(client).await?;
         // With nothing to do nothing needs to be locked: behind a transaction pooler no lock of a session holds (DEC-29).
         if self.is_up_to_date(client).await? {
             schema::check(client).await?;
             return Ok(Vec::new());
         }
+        schema::refuse_foreign(client).await?;
         let lock = BootLock::acquire(client, self.limits.boot_lock).await?;
         let applied = self.apply_pending(client).await;
         let released = lock.release(client).await;
@@ -240,6 +244,18 @@ fn refuse_old(major: u32, version: &str) -> Result<(), MigrationError> {
         return Err(MigrationError::ServerTooOld { version: version.to_owned() });
     }
     Ok(())
+}
+
+/// A database in another encoding than UTF8 is refused before anything is written to it: it has no place for most of what
+/// contacts write, so that their messages would end with a person one by one. For every command that opens a database.
+///
+/// # Errors
+/// [`MigrationError::Encoding`], or the server did not answer.
+pub async fn check_encoding(client: &Client) -> Result<(), MigrationError> {
+    let sql = "select current_setting('server_encoding')";
+    let row = client.query_one(sql, &[]).await.map_err(MigrationError::connection)?;
+    let found: String = row.try_get(0).map_err(MigrationError::connection)?;
+    if found == "UTF8" { Ok(()) } else { Err(MigrationError::Encoding { found }) }
 }
 
 async fn is_tracked(client: &Client) -> Result<bool, MigrationError> {

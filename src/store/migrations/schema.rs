@@ -43,7 +43,7 @@ pub(super) const EXPECTED: &[(&str, &str)] = &[
     (
         "rs_owed",
         "turn_id conversation_id tenant_id process_id fence status binding second_run user_turn_ids payload actions \
-         charged tokens cost_usd queued rest not_before received_at created_at said_at",
+         charged tokens cost_usd queued rest not_before received_at created_at said_at place",
     ),
     (
         "rs_inbox",
@@ -65,8 +65,44 @@ pub(super) const EXPECTED: &[(&str, &str)] = &[
     ),
 ];
 
+/// Tables of common names, each with columns that every version of it had from its first statement on. One that has none
+/// of them is another application's.
+const OURS_BY: &[(&str, &[&str])] = &[
+    ("conversations", &["tenant_id", "subscriber_id"]),
+    ("outbox", &["tenant_id", "subscriber_id", "payload"]),
+    ("turns", &["conversation_id"]),
+];
+
+/// Refuses a search path that leads nowhere (DB-4).
+pub(super) async fn refuse_none(client: &Client) -> Result<(), MigrationError> {
+    let sql = "select current_schema() is null";
+    let row = client.query_one(sql, &[]).await.map_err(MigrationError::connection)?;
+    let missing: bool = row.try_get(0).map_err(MigrationError::connection)?;
+    if missing { Err(MigrationError::NoSchema) } else { Ok(()) }
+}
+
+/// Refuses a schema in which another application's tables have our names, before anything is written.
+pub(super) async fn refuse_foreign(client: &Client) -> Result<(), MigrationError> {
+    let tables = foreign_in(&present(client).await?);
+    if tables.is_empty() { Ok(()) } else { Err(MigrationError::Foreign { tables }) }
+}
+
+fn foreign_in(present: &HashSet<(String, String)>) -> Vec<String> {
+    let is_foreign = |(table, ours): &&(&str, &[&str])| {
+        let mut columns = present.iter().filter(|(name, _)| name == table).peekable();
+        columns.peek().is_some() && !columns.any(|(_, column)| ours.contains(&column.as_str()))
+    };
+    OURS_BY.iter().filter(is_foreign).map(|(table, _)| (*table).to_owned()).collect()
+}
+
 /// Names what is missing, a whole table by its name alone.
 pub(super) async fn check(client: &Client) -> Result<(), MigrationError> {
+    let missing = missing_from(&present(client).await?);
+    if missing.is_empty() { Ok(()) } else { Err(MigrationError::SchemaIncomplete { missing }) }
+}
+
+/// Every column of the schema's tables, with its table.
+async fn present(client: &Client) -> Result<HashSet<(String, String)>, MigrationError> {
     let rows = client
         .query(
             "select class.relname::text, attribute.attname::text
@@ -78,13 +114,10 @@ pub(super) async fn check(client: &Client) -> Result<(), MigrationError> {
         )
         .await
         .map_err(MigrationError::connection)?;
-    let present = rows
-        .iter()
+    rows.iter()
         .map(|row| Ok((row.try_get(0)?, row.try_get(1)?)))
         .collect::<Result<HashSet<(String, String)>, tokio_postgres::Error>>()
-        .map_err(MigrationError::connection)?;
-    let missing = missing_from(&present);
-    if missing.is_empty() { Ok(()) } else { Err(MigrationError::SchemaIncomplete { missing }) }
+        .map_err(MigrationError::connection)
 }
 
 fn missing_from(present: &HashSet<(String, String)>) -> Vec<String> {

@@ -1,5 +1,6 @@
 mod history;
 mod large;
+mod refusals;
 mod snapshot;
 
 use std::collections::BTreeSet;
@@ -10,7 +11,7 @@ use super::*;
 use crate::store::embedded::testing::{TestDatabase, TestServer};
 use history::{SIDE_BRANCH, VERSIONS};
 
-const OURS: [&str; 13] = [
+const OURS: [&str; 14] = [
     "rs_0001_reference",
     "rs_0002_durability",
     "rs_0003_long_replies",
@@ -24,6 +25,7 @@ const OURS: [&str; 13] = [
     "rs_0011_turn_checks",
     "rs_0012_owed_index",
     "rs_0013_cascades",
+    "rs_0014_reply_place",
 ];
 
 async fn empty() -> (TestDatabase, Client) {

@@ -4,6 +4,7 @@
 
 use crate::store::acted::acted_columns;
 use crate::store::binding::binding_of;
+use crate::store::processes::dead;
 use crate::store::takeover::{pause_columns, pause_join};
 
 /// Finds or creates the conversation and locks it: what the next statement reads and writes is then the contact's last
@@ -75,8 +76,9 @@ macro_rules! open_statement {
      owed_first as (
        select o.turn_id from rs_owed o join c on o.conversation_id = c.id
        where o.status = 'running' and o.fence is not null and o.turn_id <> $5
-         and not exists (select 1 from rs_processes p where p.id = o.process_id
-                         and p.beat_at > statement_timestamp() - make_interval(secs => $15))
+         and ",
+            dead!("o.process_id", own: "$11", after: "$15"),
+            "
        order by o.created_at limit 1),
      ",
             $first,
@@ -98,8 +100,9 @@ macro_rules! open_statement {
          set process_id = excluded.process_id, turn_id = excluded.turn_id,
              fence = l.fence + 1, expires_at = excluded.expires_at
          where l.turn_id is null or l.expires_at <= clock_timestamp()
-            or not exists (select 1 from rs_processes p
-                           where p.id = l.process_id and p.beat_at > statement_timestamp() - make_interval(secs => $20))
+            or ",
+            dead!("l.process_id", own: "$11", after: "$20"),
+            "
        returning fence),
      go as (
        select ready.*, lane.fence from ready left join lane on true

@@ -1,12 +1,30 @@
 //! The statements of the outbox. $1 to $3 of those that write about a claim are its fence.
 
+use crate::store::processes::dead;
+
+/// When the row `$row` is due. Nothing legitimate waits for longer than the hour that a `Retry-After` can ask for: what is due
+/// later was dated before the clock was set back, and would silence its contact for as long (ARC-42). It is due now.
+macro_rules! due_at {
+    ($row:literal) => {
+        concat!(
+            "(case when ",
+            $row,
+            ".next_attempt_at > now() + interval '70 minutes' then now() else ",
+            $row,
+            ".next_attempt_at end)"
+        )
+    };
+}
+
 /// Whether the row `o` can be claimed: it is due, or whoever claimed it has let it go; then it is taken over, and the
 /// attempt counts (GAP-DL-1). The first condition follows from the second: it is the one that an index answers.
 macro_rules! claimable {
     () => {
         concat!(
             "(o.status in ('pending', 'delivering')
-        and (o.status = 'pending' and o.next_attempt_at <= now() or o.status = 'delivering' and ",
+        and (o.status = 'pending' and ",
+            due_at!("o"),
+            " <= now() or o.status = 'delivering' and ",
             let_go!(),
             "))"
         )
@@ -18,18 +36,22 @@ macro_rules! claimable {
 ///
 /// One that was said and is not out yet goes first too. That is bounded: a living process confirms or queues it in a moment,
 /// and after 5 minutes nobody waits for it any longer; a dead one's is queued by whoever recovers it, however old it is, for
-/// whoever claims also recovers (LANE-6, ARC-42, ARC-43). Rows of one moment keep their sequence (GAP-DL-5).
+/// whoever claims also recovers (LANE-6, ARC-42, ARC-43).
+///
+/// The order is that of the numbers, which are drawn behind the conversation's lock; dates only say how old a row is, because a
+/// clock can fall back (ARC-43, GAP-DL-5). Rows from before there were numbers come first, by their dates. A reply that an
+/// older version has said has no place, and is judged by its date.
 macro_rules! ready {
     ($($under_way:tt)*) => {
         concat!(
             "waiting as materialized (
-      select o.id, o.subscriber_id, o.conversation_id, o.created_at, coalesce(o.rs_seq, 0) as rs_seq, o.next_attempt_at, ",
+      select o.id, o.subscriber_id, o.conversation_id, o.created_at, coalesce(o.rs_seq, 0) as place, o.next_attempt_at, ",
             $($under_way)*,
             " as under_way
       from outbox o
       where o.tenant_id = $1 and o.kind = 'reply' and o.status in ('pending', 'delivering')),
     said as materialized (
-      select s.conversation_id, min(s.said_at) as said_at
+      select s.conversation_id, min(s.place) as place, min(s.said_at) filter (where s.place is null) as said_at
       from rs_owed s
       where s.tenant_id = $1 and s.status = 'said' and not s.queued
         and (s.said_at > clock_timestamp() - interval '5 minutes'
@@ -38,12 +60,15 @@ macro_rules! ready {
       group by s.conversation_id),
     heads as (
       select distinct on (w.subscriber_id collate \"C\") w.*
-      from waiting w order by w.subscriber_id collate \"C\", w.created_at, w.rs_seq),
+      from waiting w order by w.subscriber_id collate \"C\", w.place, w.created_at),
     ready as materialized (
-      select h.id, h.next_attempt_at, h.created_at, h.rs_seq
+      select h.id, ",
+            due_at!("h"),
+            " as next_attempt_at, h.place
       from heads h
       where not exists (select 1 from waiting u where u.under_way and u.subscriber_id = h.subscriber_id)
-        and not exists (select 1 from said s where s.conversation_id = h.conversation_id and s.said_at < h.created_at))"
+        and not exists (select 1 from said s where s.conversation_id = h.conversation_id
+                          and (s.place < h.place or s.said_at < h.created_at)))"
         )
     };
 }
@@ -64,17 +89,17 @@ pub(super) const CLAIM: &str = concat!(
     ",
     replies as (
       select taken.id
-      from (select * from ready where next_attempt_at <= now() order by next_attempt_at, created_at, rs_seq) r
+      from (select * from ready where next_attempt_at <= now() order by next_attempt_at, place) r
       cross join lateral (select o.id from outbox o where o.id = r.id and ",
     claimable!(),
     " for update skip locked) taken
-      order by r.next_attempt_at, r.created_at, r.rs_seq
+      order by r.next_attempt_at, r.place
       limit $2),
     tokens as (
       select o.id from outbox o
       where o.tenant_id = $1 and o.kind = 'contact_token' and ",
     claimable!(),
-    " order by o.next_attempt_at, o.created_at, coalesce(o.rs_seq, 0)
+    " order by o.next_attempt_at, coalesce(o.rs_seq, 0)
       limit $6 for update skip locked)
     update outbox o
     set status = 'delivering', attempts = o.attempts + 1, rs_process_id = $3,
@@ -111,7 +136,9 @@ pub(super) const NEXT_DUE: &str = concat!(
     "
     select extract(epoch from least(
       (select min(r.next_attempt_at) from ready r),
-      (select min(o.next_attempt_at) from outbox o
+      (select min(",
+    due_at!("o"),
+    ") from outbox o
        where o.tenant_id = $1 and o.kind = 'contact_token' and o.status = 'pending' and $2)
     ) - clock_timestamp())::float8 as due"
 );

@@ -6,7 +6,9 @@ use super::*;
 async fn all_before(client: &mut Client, name: &str) {
     let before: Vec<Migration> =
         MIGRATIONS.iter().copied().filter(|migration| migration.name < name).collect();
-    Migrator { migrations: &before, limits: Limits::default() }.run(client).await.unwrap();
+    let ran = Migrator { migrations: &before, limits: Limits::default() }.run(client).await;
+    // A column that a later one adds is missing still.
+    assert!(matches!(ran, Ok(_) | Err(MigrationError::SchemaIncomplete { .. })), "{ran:?}");
 }
 
 /// All before the one that builds indexes on tables in use.
