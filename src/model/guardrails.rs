@@ -215,4 +215,6 @@ fn is_repetition(reply: &Reply, body: usize, earlier_agent_texts: &[&str]) -> bo
 }
 
 #[cfg(test)]
+mod ordinary_tests;
+#[cfg(test)]
 mod tests;

@@ -1,5 +1,6 @@
-//! Texts inside a text: base64, base32, hexadecimal, character codes, bits, other signs for the letters. What comes out is looked through like the reply
-//! itself; it has to be text, so ordinary words that happen to fit an alphabet cost nothing more.
+//! Texts inside a text: base64, base32, hexadecimal, character codes, bits, other signs for the letters. What comes out is
+//! looked through like the reply itself; it has to be text, so ordinary words that happen to fit an alphabet cost nothing
+//! more.
 
 use base64::Engine as _;
 use base64::alphabet;
@@ -85,7 +86,7 @@ fn decode_from(run: &str, start: usize) -> Option<Vec<u8>> {
 fn base32(bare: &str) -> Vec<Vec<u8>> {
     let runs = bare.split(|glyph: char| five_bits(glyph).is_none());
     let long = runs.filter(|run| run.len() >= FEWEST_CODES * 8 / 5);
-    let starts = |run| (0..8).map(move |start| eights(str::get(run, start..).unwrap_or_default(), five_bits));
+    let starts = |run| (0..8).map(move |start| eights(str::get(run, start..).unwrap_or_default()));
     long.flat_map(starts).collect()
 }
 
@@ -97,13 +98,8 @@ fn five_bits(glyph: char) -> Option<u64> {
     }
 }
 
-/// The digits `0` to `9` and `A` to `V` of base32hex.
-fn five_bits_hex(glyph: char) -> Option<u64> {
-    glyph.to_digit(32).map(u64::from)
-}
-
 /// Five bytes from every eight digits; the rest of a group is left out.
-fn eights(run: &str, five_bits: fn(char) -> Option<u64>) -> Vec<u8> {
+fn eights(run: &str) -> Vec<u8> {
     let digits: Vec<u64> = run.chars().filter_map(five_bits).collect();
     let bytes = |group: &[u64]| group.iter().fold(0, |all, digit| all << 5 | digit).to_be_bytes();
     digits.chunks_exact(8).flat_map(|group| bytes(group).into_iter().skip(3)).collect()

@@ -28,9 +28,15 @@ struct Names {
 
 /// Objects and calls, each from its first byte to behind its last.
 pub fn objects(text: &str) -> Vec<Span> {
+    // Every name of a tool has one.
+    let may_call = text.contains('_');
+    let has_braces = text.contains('{');
+    if !may_call && !has_braces {
+        return Vec::new();
+    }
     let lower = text.to_ascii_lowercase();
-    let mut spans = programs(&lower);
-    if lower.contains('{') {
+    let mut spans = if may_call { programs(&lower) } else { Vec::new() };
+    if has_braces {
         let names = Names::of(&lower);
         let own = braces(&lower).into_iter().filter(|(from, to)| names.are_in(*from, *to));
         spans.extend(own.map(|(from, to)| Span { from, to, is_thought: false }));
@@ -124,28 +130,36 @@ fn paired(lower: &str, knows_strings: bool) -> Vec<(usize, Option<usize>)> {
     pairs
 }
 
-/// `send_flow(flow="leaflet")`, `send_flow{flow: leaflet}`: to the bracket that closes it, or to the end.
+/// `send_flow(flow="leaflet")`, `send_flow{flow: leaflet}`, `tools.send_flow()`: to the bracket that closes it, or to the end.
 fn programs(lower: &str) -> Vec<Span> {
     let is_called = |before: &str, behind: &str| {
         !before.ends_with(|glyph: char| glyph.is_alphanumeric() || glyph == '_')
             && behind.trim_start_matches(' ').starts_with(['(', '{'])
     };
     let mut spans: Vec<Span> = Vec::new();
-    for from in all(lower, &TOOLS, is_called) {
-        if spans.last().is_none_or(|last| last.to <= from) {
-            spans.push(Span { from, to: end_of_call(lower, from), is_thought: false });
+    for name in all(lower, &TOOLS, is_called) {
+        let done = spans.last().map_or(0, |last| last.to);
+        if done <= name {
+            let from = done + owner(lower.get(done..name).unwrap_or_default()).len();
+            spans.push(Span { from, to: end_of_call(lower, name), is_thought: false });
         }
     }
     spans
 }
 
+/// What stands before a call without what the tool is a member of: `default_api.`.
+fn owner(before: &str) -> &str {
+    let is_path = |glyph: char| glyph.is_ascii_alphanumeric() || "_.".contains(glyph);
+    if before.ends_with('.') { before.trim_end_matches(is_path) } else { before }
+}
+
 fn end_of_call(lower: &str, from: usize) -> usize {
     let mut depth = 0_usize;
-    for (at, glyph) in lower.char_indices().skip_while(|(at, _)| *at < from) {
-        match glyph {
-            '(' | '{' => depth += 1,
-            ')' | '}' if depth <= 1 => return at + 1,
-            ')' | '}' => depth -= 1,
+    for (at, byte) in lower.bytes().enumerate().skip(from) {
+        match byte {
+            b'(' | b'{' => depth += 1,
+            b')' | b'}' if depth <= 1 => return at + 1,
+            b')' | b'}' => depth -= 1,
             _ => {}
         }
     }

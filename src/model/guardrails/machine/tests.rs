@@ -96,16 +96,7 @@ fn every_tool_is_known() {
     let tools = crate::model::test_support::tools_of(&tenant, FlowMode::Staged);
     assert!(tools.definitions().len() > 4);
     for tool in tools.definitions().iter() {
-        assert!(braces::TOOLS.contains(&&*tool.name), "{}", tool.name);
-    }
-}
-
-/// A bound on the work: texts of nothing but beginnings.
-#[test]
-fn texts_of_beginnings_end() {
-    for piece in ["{", "{\"", "<think", "<think>", "send_flow(", "{\"messages\":", "}", "</think>", "("] {
-        let text = piece.repeat(4_000);
-        assert!(take_out(text.clone()).is_none_or(|kept| kept.len() <= text.len()), "{piece}");
+        assert!(braces::TOOLS.contains(&tool.name), "{}", tool.name);
     }
 }
 
@@ -133,11 +124,25 @@ fn ordinary() -> impl Strategy<Value = String> {
             "Monday:",
             "日曜",
             "🙂",
+            "👩‍🎨 ❤️",
+            "$1,180.00",
+            "45.000 ARS",
+            "ana_maria@example.org",
+            "<ana@example.org>",
+            "- 18:00: clay",
+            "1. Wheel (6 weeks)",
+            "“three”",
+            "«dos»",
+            "name=value",
+            "function (x)",
+            "think: why",
+            "input",
+            "\"name\"",
             "\\",
             "\n",
         ])
         .prop_map(str::to_owned),
-        "[a-d{}<>()\\[\\]\"':,.0-9 \\n]{0,8}",
+        "[a-d{}<>()\\[\\]\"':,.=_$€@0-9 \\n]{0,8}",
     ];
     proptest::collection::vec(piece, 0..14).prop_map(|pieces| pieces.concat())
 }

@@ -1,61 +1,125 @@
 //! What is encoded in pieces: a word or a line at a time, digits with anything between them. What the pieces hold is put
 //! together before it is looked through.
 
-use super::{FEWEST_CODES, decode_from, five_bits, five_bits_hex, numbers};
+use super::{FEWEST_CODES, five_bits, numbers};
 
 /// Digits of eight bits; with seven, the first one is left out.
 const BITS: [usize; 2] = [8, 7];
+/// Bytes of joined words that are too few to give anything away, however they are read.
+const FEWEST_JOINED: usize = 48;
 
 /// Every word on its own, and each spelled backward, in each of the alphabets; what does not decode to plain text is no
 /// code. A word may stand between quotation marks or behind the number of a list.
 pub fn words(shown: &str) -> Vec<String> {
-    let words: Vec<&str> =
-        shown.split(|glyph: char| !is_base64(glyph)).filter(|word| word.len() > 1).collect();
-    let backward: Vec<String> = words.iter().map(|word| word.chars().rev().collect()).collect();
-    let backward: Vec<&str> = backward.iter().map(String::as_str).collect();
-    let all = [joined(&words, base64), joined(&backward, base64)];
-    let more =
-        [joined(&words, |word| base32(word, five_bits)), joined(&words, |word| base32(word, five_bits_hex))];
-    all.into_iter().chain(more).filter(|text| text.len() >= FEWEST_CODES).collect()
+    let words: Vec<&[u8]> = shown
+        .split(|glyph: char| !is_base64(glyph))
+        .filter(|word| word.len() > 1)
+        .map(str::as_bytes)
+        .collect();
+    let forward = |word: &[u8], coded: &mut Vec<u8>| groups(word.iter(), 6, six_bits, coded);
+    let backward = |word: &[u8], coded: &mut Vec<u8>| groups(word.iter().rev(), 6, six_bits, coded);
+    let any_case = |digit: u8| five_bits(char::from(digit.to_ascii_uppercase()));
+    // The digits `0` to `9` and `A` to `V` of base32hex, in any case.
+    let of_32 = |digit: u8| char::from(digit).to_digit(32).map(u64::from);
+    let base32 = |word: &[u8], coded: &mut Vec<u8>| groups(word.iter(), 5, any_case, coded);
+    let base32_hex = |word: &[u8], coded: &mut Vec<u8>| groups(word.iter(), 5, of_32, coded);
+    let all = [
+        joined(&words, forward),
+        joined(&words, backward),
+        joined(&words, base32),
+        joined(&words, base32_hex),
+    ];
+    all.into_iter().flatten().collect()
 }
 
 fn is_base64(glyph: char) -> bool {
     glyph.is_ascii_alphanumeric() || "+/-_".contains(glyph)
 }
 
-fn joined(words: &[&str], decode: impl Fn(&str) -> Option<Vec<u8>>) -> String {
-    let plain = words.iter().filter_map(|word| String::from_utf8(decode(word)?).ok());
-    let legible = |text: &String| text.chars().all(|glyph| !glyph.is_control() || glyph.is_whitespace());
-    plain.filter(legible).collect::<Vec<_>>().join(" ")
-}
-
-fn base64(word: &str) -> Option<Vec<u8>> {
-    let standard = word.replace('-', "+").replace('_', "/");
-    // A single letter more than the groups hold no byte.
-    let whole = if standard.len() % 4 == 1 { standard.len() - 1 } else { standard.len() };
-    let (groups, rest) = standard.split_at_checked(whole / 4 * 4)?;
-    let mut bytes = decode_from(groups, 0)?;
-    if rest.len() > 1 {
-        let padded = format!("{rest:A<4}");
-        bytes.extend(decode_from(&padded, 0)?.into_iter().take(rest.len() - 1));
+/// The words that decode to plain text, as that text; nothing when they are too few. `decode` fills the buffer, or says
+/// that the word is none.
+fn joined(words: &[&[u8]], decode: impl Fn(&[u8], &mut Vec<u8>) -> bool) -> Option<String> {
+    let mut joined = String::new();
+    let mut coded = Vec::new();
+    let mut bytes = 0;
+    for word in words {
+        coded.clear();
+        if !decode(word, &mut coded) {
+            continue;
+        }
+        if let Some(text) = str::from_utf8(&coded).ok().filter(|text| is_plain(text)) {
+            bytes += text.len();
+            joined.push_str(text);
+            joined.push(' ');
+        }
     }
-    Some(bytes)
+    (bytes >= FEWEST_JOINED).then_some(joined)
 }
 
-/// In any case; a last group that is not whole gives the bytes it has.
-fn base32(word: &str, five_bits: fn(char) -> Option<u64>) -> Option<Vec<u8>> {
-    let digits: Vec<u64> =
-        word.chars().map(|glyph| five_bits(glyph.to_ascii_uppercase())).collect::<Option<_>>()?;
-    let group = |digits: &[u64]| {
-        let all = (0..8).fold(0, |all, place| all << 5 | digits.get(place).copied().unwrap_or_default());
-        all.to_be_bytes().into_iter().skip(3).take(digits.len() * 5 / 8).collect::<Vec<u8>>()
-    };
-    Some(digits.chunks(8).flat_map(group).collect())
+/// At least half of it letters and spaces, none of it a control character: short words decode to something by chance.
+fn is_plain(text: &str) -> bool {
+    let (mut all, mut letters) = (0, 0);
+    for glyph in text.chars() {
+        let is_space = glyph.is_whitespace();
+        if glyph.is_control() && !is_space {
+            return false;
+        }
+        all += 1;
+        letters += usize::from(is_space || glyph.is_alphabetic());
+    }
+    letters * 2 >= all
+}
+
+/// The bytes of a run of digits, each of so many bits; bits that make no whole byte are left out. False as soon as it is
+/// clear that no plain text comes out: most words of a reply end at their first bytes.
+fn groups<'word>(
+    digits: impl Iterator<Item = &'word u8>,
+    width: u32,
+    value: fn(u8) -> Option<u64>,
+    coded: &mut Vec<u8>,
+) -> bool {
+    let (mut bits, mut count) = (0_u64, 0);
+    for digit in digits {
+        let Some(value) = value(*digit) else { return false };
+        bits = bits << width | value;
+        count += width;
+        if count >= 8 {
+            count -= 8;
+            let byte = u8::try_from(bits >> count & 0xff).unwrap_or_default();
+            let is_first = coded.is_empty();
+            if byte.is_ascii_control() && !byte.is_ascii_whitespace() || is_first && !may_begin(byte) {
+                return false;
+            }
+            coded.push(byte);
+        }
+    }
+    !coded.is_empty()
+}
+
+/// The first byte of a character in UTF-8.
+const fn may_begin(byte: u8) -> bool {
+    matches!(byte, 0..=0x7f | 0xc2..=0xf4)
+}
+
+fn six_bits(digit: u8) -> Option<u64> {
+    match digit {
+        b'A'..=b'Z' => Some(u64::from(digit - b'A')),
+        b'a'..=b'z' => Some(u64::from(digit - b'a') + 26),
+        b'0'..=b'9' => Some(u64::from(digit - b'0') + 52),
+        b'+' | b'-' => Some(62),
+        b'/' | b'_' => Some(63),
+        _ => None,
+    }
 }
 
 /// Hexadecimal digits and bits, two or eight at a time, whatever stands before, between and behind them: `4f.50`, `[0x4f]`,
 /// `=4F`, `4fh`, `\u{4f}`.
 pub fn digits(shown: &str) -> Vec<Vec<u8>> {
+    // The first of two hexadecimal digits of a letter without a mark is a decimal one, and so is every bit.
+    if shown.bytes().filter(u8::is_ascii_digit).count() < FEWEST_CODES {
+        return Vec::new();
+    }
+    let binary = shown.bytes().filter(|byte| matches!(byte, b'0' | b'1')).count();
     let lower = shown.to_ascii_lowercase();
     let tokens = || lower.split(|glyph: char| !glyph.is_ascii_alphanumeric());
     let pairs: String = tokens().filter_map(pair).collect();
@@ -63,7 +127,7 @@ pub fn digits(shown: &str) -> Vec<Vec<u8>> {
     if pairs.len() >= 2 * FEWEST_CODES {
         found.push(numbers(&pairs, 2, 16));
     }
-    for width in BITS {
+    for width in BITS.into_iter().filter(|width| binary >= width * FEWEST_CODES) {
         let bits: String = tokens().filter_map(|token| bits(token, width)).collect();
         if bits.len() >= width * FEWEST_CODES {
             found.push(numbers(&bits, width, 2));

@@ -7,6 +7,8 @@ const TURNED: &str =
     // foreign text: letters of the phonetic alphabet
     "ɐaɔcǝeɟfɓgƃgᵷgɥhᴉiıiɾjſjʞkʃlꞁlʅlɯmɹrʇtʌvʍwʎy∀AϽCƎEℲFפGſJ˥LԀPɹR┴TΛVMW⅄Y";
 const TURNED_ASCII: &str = "bqqbdppdnuun";
+/// The first of the turned letters that are no upright ones.
+const FIRST_TURNED: char = '\u{131}';
 /// Turned letters that make a text one that was turned.
 const TURNED_ENOUGH: usize = 8;
 /// The letters of Braille from `a` on, each as its place behind U+2800.
@@ -23,15 +25,13 @@ pub fn letters(text: &str) -> Option<String> {
     if braille >= FEWEST_CODES {
         return Some(text.chars().map(|glyph| from_braille(glyph).unwrap_or(glyph)).collect());
     }
-    let turned = text.chars().filter(|glyph| upright(*glyph, TURNED).is_some()).take(TURNED_ENOUGH).count();
+    let is_turned = |glyph: &char| *glyph >= FIRST_TURNED && upright(*glyph, TURNED).is_some();
+    let turned = text.chars().filter(is_turned).take(TURNED_ENOUGH).count();
     let turn = |glyph: char| upright(glyph, TURNED).or_else(|| upright(glyph, TURNED_ASCII)).unwrap_or(glyph);
     (turned == TURNED_ENOUGH).then(|| text.chars().map(turn).collect())
 }
 
 fn upright(glyph: char, table: &str) -> Option<char> {
-    if !table.contains(glyph) {
-        return None;
-    }
     let mut pairs = table.chars();
     while let (Some(turned), Some(upright)) = (pairs.next(), pairs.next()) {
         if turned == glyph {
