@@ -148,7 +148,7 @@ fn structure(case: &Case, seen: &Observed, leaks: &LeakCheck, found: &mut Findin
     if case.must_not_leak_prompt {
         leak(seen, leaks, found);
     }
-    if seen.messages.iter().any(|text| model::echoes(text)) {
+    if seen.messages.iter().any(|text| model::echoes(text, leaks)) {
         found.add(FailureCode::FieldEcho, "a message names one of the reply's own fields");
     }
     let repeated = [Intervention::DuplicateReplaced, Intervention::DuplicateDetected];

@@ -2,6 +2,7 @@
 //! in, a checked reply out.
 
 mod echo;
+mod machine;
 mod wording;
 
 use serde_json::Value;
@@ -66,7 +67,7 @@ pub fn check(object: &Value, rules: &Rules, earlier_agent_texts: &[&str], leaks:
         Err(faults) => return handoff(rules, vec![Intervention::SchemaInvalid(faults)], Cause::Schema),
     };
     let mut interventions = Vec::new();
-    let Some(reply) = without_echo_lines(reply, &mut interventions) else {
+    let Some(reply) = without_echo_lines(reply, leaks, &mut interventions) else {
         return handoff(rules, interventions, Cause::Leak);
     };
     let Some(reply) = without_blanks(reply, &mut interventions) else {
@@ -89,17 +90,17 @@ pub fn check(object: &Value, rules: &Rules, earlier_agent_texts: &[&str], leaks:
     Checked { reply, interventions, cause }
 }
 
-/// Whether a text has a line that names a field of the reply or copies a note of the server, or is a reply's object
-/// (GUARD-2).
+/// Whether a text has a line that names a field of the reply or copies a note of the server, or holds a reply's object, a
+/// call of a tool or a model's thoughts (GUARD-2). `leaks` belongs to the configuration under which it was written.
 #[must_use]
-pub fn echoes(text: &str) -> bool {
-    echo::has_line(text)
+pub fn echoes(text: &str, leaks: &LeakCheck) -> bool {
+    echo::has_line(text, leaks)
 }
 
-/// The text without such lines; `None` when nothing is left, the text itself when it has none (GUARD-2, GUARD-3).
+/// The text without all that; `None` when nothing sensible is left, the text itself when it has none (GUARD-2, GUARD-3).
 #[must_use]
-pub fn without_echoes(text: String) -> Option<String> {
-    echo::strip(text)
+pub fn without_echoes(text: String, leaks: &LeakCheck) -> Option<String> {
+    echo::strip(text, leaks)
 }
 
 fn handoff(rules: &Rules, interventions: Vec<Intervention>, cause: Cause) -> Checked {
@@ -111,13 +112,18 @@ fn low_confidence(rules: &Rules) -> Reply {
 }
 
 /// GUARD-2, GUARD-3; `None` when no message is left.
-fn without_echo_lines(mut reply: Reply, interventions: &mut Vec<Intervention>) -> Option<Reply> {
-    if !reply.messages.iter().chain(&reply.closing_question).any(|text| echo::has_line(text)) {
+fn without_echo_lines(
+    mut reply: Reply,
+    leaks: &LeakCheck,
+    interventions: &mut Vec<Intervention>,
+) -> Option<Reply> {
+    if !reply.messages.iter().chain(&reply.closing_question).any(|text| echoes(text, leaks)) {
         return Some(reply);
     }
     interventions.push(Intervention::FieldEchoStripped);
-    reply.messages = reply.messages.into_iter().filter_map(echo::strip).collect();
-    reply.closing_question = reply.closing_question.and_then(echo::strip);
+    let strip = |text| without_echoes(text, leaks);
+    reply.messages = reply.messages.into_iter().filter_map(strip).collect();
+    reply.closing_question = reply.closing_question.and_then(strip);
     (!reply.messages.is_empty()).then_some(reply)
 }
 
@@ -208,5 +214,7 @@ fn is_repetition(reply: &Reply, body: usize, earlier_agent_texts: &[&str]) -> bo
     reply.messages.iter().take(body).any(|message| said_before(message)) || said_before(&reply.text())
 }
 
+#[cfg(test)]
+mod ordinary_tests;
 #[cfg(test)]
 mod tests;

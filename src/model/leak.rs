@@ -8,14 +8,17 @@
 //! so may a run of words that both hold.
 
 mod decode;
+mod published;
 mod quoted;
 mod runs;
 mod views;
 
 use std::collections::BTreeSet;
 
+use self::published::Published;
 use self::runs::{Part, Runs};
 use super::prompt::{CATALOG, LEAK_MARKERS};
+use super::reply::FIELDS;
 use super::{fence, fold};
 
 /// Letters of our own sections that a reply may repeat in one run: about nine words.
@@ -38,8 +41,12 @@ pub struct LeakCheck {
     runs: Runs,
     /// Our own snake_case and camelCase words, in lower case: names of fields, reasons, labels, tools.
     identifiers: BTreeSet<String>,
-    /// Fence markers and headings without spaces and marks, as they stand.
+    /// Headings without spaces and marks, as they stand.
     markers: Vec<String>,
+    /// Headings that the tenant's own texts hold as well.
+    published: Published,
+    /// Names of the reply's fields as the catalog writes them, with a capital: `Confidence`.
+    named: BTreeSet<String>,
     /// Lines that only give the system part its order: headings, and the line that begins an entry of the catalog.
     structure: BTreeSet<String>,
 }
@@ -56,12 +63,16 @@ impl LeakCheck {
             sections.iter().map(String::as_str).chain(notes.iter().copied()).flat_map(fold::identifiers);
         let catalog = quotable.first().copied().unwrap_or_default();
         let lines = sections.iter().map(|section| first_line(section)).chain(catalog.lines().filter(orders));
+        let published = Published::of(quotable, &quoted::all(persona));
         let marked =
-            LEAK_MARKERS.iter().copied().filter(|marker| !marker.ends_with('(')).chain([first_line(catalog)]);
+            LEAK_MARKERS.iter().copied().filter(|marker| !marker.ends_with('(') && !published.holds(marker));
+        let marked = marked.chain([first_line(catalog)]);
         Self {
             runs,
             identifiers: own.filter(|word| !open.contains(word)).collect(),
             markers: marked.map(fold::tight).filter(|marker| !marker.is_empty()).collect(),
+            published,
+            named: capital_words(catalog).filter(|word| is_field(word)).map(str::to_owned).collect(),
             structure: lines.map(bare).filter(|line| !line.is_empty()).map(str::to_owned).collect(),
         }
     }
@@ -70,7 +81,7 @@ impl LeakCheck {
     #[must_use]
     pub fn finds<'text>(&self, texts: impl IntoIterator<Item = &'text str>) -> bool {
         let texts: Vec<&str> = texts.into_iter().collect();
-        if texts.iter().any(|text| leaks(text)) {
+        if texts.iter().any(|text| self.holds_marker(text)) {
             return true;
         }
         let whole = texts.join("\n");
@@ -78,6 +89,20 @@ impl LeakCheck {
             return true;
         }
         decode::all(&whole).iter().any(|text| self.quotes(text))
+    }
+
+    /// Whether the catalog writes this name of one of the reply's fields, with a capital as it stands: such a line of a reply
+    /// may be about the tenant's own things (GUARD-2).
+    #[must_use]
+    pub fn names_field(&self, name: &str) -> bool {
+        self.named.contains(name)
+    }
+
+    /// A fence marker or a heading of the prompt as it stands there (GUARD-4). A heading that the tenant's own texts hold
+    /// says nothing of the prompt, except on a line of its own.
+    fn holds_marker(&self, text: &str) -> bool {
+        LEAK_MARKERS.iter().any(|marker| text.contains(marker) && !self.published.holds(marker))
+            || self.published.stands_alone(text)
     }
 
     /// Markers in another spelling: spaced out, with invisible characters inside, in look-alikes of the letters.
@@ -113,12 +138,6 @@ impl std::fmt::Debug for LeakCheck {
     }
 }
 
-/// Whether a text holds a fence marker or a heading of the prompt as it stands there (GUARD-4).
-#[must_use]
-pub fn leaks(text: &str) -> bool {
-    LEAK_MARKERS.iter().any(|marker| text.contains(marker))
-}
-
 fn runs(persona: &str, sections: &[String], notes: &[&str], quotable: &[&str]) -> Runs {
     let mut runs = Runs::default();
     let views = views::of_secret(persona);
@@ -143,6 +162,15 @@ fn first_line(text: &str) -> &str {
 /// and payment options are words a contact may read.
 fn orders(line: &&str) -> bool {
     line.starts_with("- id:") || line.starts_with(CATALOG)
+}
+
+fn capital_words(text: &str) -> impl Iterator<Item = &str> {
+    let words = text.split(|glyph: char| !(glyph.is_alphanumeric() || glyph == '_'));
+    words.filter(|word| word.starts_with(char::is_uppercase))
+}
+
+fn is_field(word: &str) -> bool {
+    FIELDS.iter().any(|field| field.eq_ignore_ascii_case(word))
 }
 
 /// A line without the marks around it.

@@ -33,7 +33,7 @@ pub use fence::FencedText;
 pub use grounding::Figures;
 pub use guardrails::{Cause, Checked, check, echoes, ends_with_question, without_echoes};
 pub use intervention::Intervention;
-pub use leak::{LeakCheck, leaks};
+pub use leak::LeakCheck;
 pub use meter::Meter;
 pub use mock::{MockJudge, MockModel, MockMood, MockSwitch};
 pub use port::{

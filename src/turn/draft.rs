@@ -114,7 +114,8 @@ impl Draft {
             result.reply.messages.iter().map(|text| channel::convert(text, marks)).collect();
         // Without an intervention these are the very texts that the guardrails have looked through.
         let is_known = converted == result.reply.messages && result.interventions.is_empty();
-        let texts = if is_known { converted } else { without_echoes(converted, &mut result.interventions) };
+        let texts =
+            if is_known { converted } else { without_echoes(converted, leaks, &mut result.interventions) };
         let leaks = !is_known && leaks.finds(texts.iter().map(String::as_str));
         if leaks || texts.is_empty() {
             if leaks {
@@ -162,12 +163,16 @@ impl Draft {
 }
 
 /// GUARD-2: told once, whether the raw text or the converted one has the lines.
-fn without_echoes(texts: Vec<String>, interventions: &mut Vec<Intervention>) -> Vec<String> {
+fn without_echoes(
+    texts: Vec<String>,
+    leaks: &LeakCheck,
+    interventions: &mut Vec<Intervention>,
+) -> Vec<String> {
     let told = interventions.contains(&Intervention::FieldEchoStripped);
-    if !told && texts.iter().any(|text| model::echoes(text)) {
+    if !told && texts.iter().any(|text| model::echoes(text, leaks)) {
         interventions.push(Intervention::FieldEchoStripped);
     }
-    texts.into_iter().filter_map(model::without_echoes).collect()
+    texts.into_iter().filter_map(|text| model::without_echoes(text, leaks)).collect()
 }
 
 /// What the model said of its own certainty. A reply that was replaced has ours instead; one that was replaced for its

@@ -1,28 +1,36 @@
 //! Lines of a reply that repeat its own structure or what the server tells the model: a field written as text, a copy of
-//! the action note, of a state line or of the note of the reply step (GUARD-2); and a message that is a reply's object.
+//! the action note, of a state line or of the note of the reply step (GUARD-2); and what a machine writes for a machine.
 
-use serde_json::{Map, Value};
-
-use crate::domain::Stage;
+use super::machine;
+use crate::domain::{EscalationReason, Stage};
+use crate::model::leak::LeakCheck;
 use crate::model::reply::FIELDS;
 
-/// Whether the text is an object or any line of it an echo.
-pub fn has_line(text: &str) -> bool {
-    is_object(text) || lines(text).any(is_echo)
+/// Taking something out can put something together; more often than this nobody does that by accident.
+const PASSES: usize = 4;
+
+/// Whether anything in the text is a machine's or any line of it an echo. `own` knows which names of fields the tenant's
+/// catalog writes.
+pub fn has_line(text: &str, own: &LeakCheck) -> bool {
+    machine::has_any(text) || lines(text).any(|line| is_echo(line, own))
 }
 
-/// Takes the echo lines out of a text that has any; `None` when nothing is left. A text without one is not touched
-/// (GUARD-3).
-pub fn strip(text: String) -> Option<String> {
-    if !has_line(&text) {
-        return Some(text);
+/// Takes that out of a text that has any, whole objects first and then lines; `None` when nothing is left. A text without
+/// any is not touched (GUARD-3).
+pub fn strip(text: String, own: &LeakCheck) -> Option<String> {
+    let mut text = text;
+    for _ in 0..PASSES {
+        if !has_line(&text, own) {
+            return Some(text);
+        }
+        let bare = machine::take_out(text)?;
+        let kept: String = lines(&bare).filter(|line| !is_echo(line, own)).collect();
+        text = collapse_newlines(&kept).trim().to_owned();
+        if text.is_empty() {
+            return None;
+        }
     }
-    if is_object(&text) {
-        return None;
-    }
-    let kept: String = lines(&text).filter(|line| !is_echo(line)).collect();
-    let tidied = collapse_newlines(&kept).trim().to_owned();
-    (!tidied.is_empty()).then_some(tidied)
+    (!has_line(&text, own)).then_some(text)
 }
 
 /// The lines with what ends them. A channel breaks a line at each of these characters.
@@ -45,17 +53,8 @@ const fn ends_line(glyph: char) -> bool {
     matches!(glyph, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
-/// A whole reply in place of a message, in a code block or not.
-fn is_object(text: &str) -> bool {
-    let bare = text.trim().trim_matches('`').trim();
-    let bare = bare.strip_prefix("json").unwrap_or(bare).trim_start();
-    bare.starts_with('{')
-        && serde_json::from_str::<Map<String, Value>>(bare)
-            .is_ok_and(|object| object.contains_key("messages"))
-}
-
-fn is_echo(line: &str) -> bool {
-    is_field(line) || is_action_note(line) || is_note(line)
+fn is_echo(line: &str, own: &LeakCheck) -> bool {
+    is_field(line, own) || is_action_note(line) || is_note(line)
 }
 
 /// Beginnings of what the server writes about actions.
@@ -89,22 +88,37 @@ fn is_id(word: &str) -> bool {
     word.starts_with(|glyph: char| glyph.is_ascii_lowercase()) && word.chars().all(fits)
 }
 
-/// Decoration, a field name, decoration, `:` or `=`.
-fn is_field(line: &str) -> bool {
+/// Decoration, a field name, decoration, `:` or `=`. A name that the catalog writes too, with its capital, is the tenant's
+/// (an offering called `Confidence`) unless what stands behind it is what stands behind the field.
+fn is_field(line: &str, own: &LeakCheck) -> bool {
     let line = undecorated(line);
     FIELDS.iter().any(|field| {
-        strip_prefix_ignoring_case(line, field).is_some_and(|rest| {
-            let rest = rest.trim_start_matches(['"', '\'', '*', '_', '`']).trim_start();
-            rest.starts_with([':', '='])
-        })
+        let Some((name, rest)) = split_ignoring_case(line, field) else { return false };
+        let rest = rest.trim_start_matches(['"', '\'', '*', '_', '`']).trim_start();
+        rest.strip_prefix([':', '=']).is_some_and(|value| !own.names_field(name) || is_value(value))
     })
+}
+
+/// What a field of the reply can hold, as a model writes it.
+fn is_value(text: &str) -> bool {
+    let ornament = |glyph: char| glyph.is_whitespace() || "*_`',;.".contains(glyph);
+    let bare = text.trim_start_matches(ornament);
+    if bare.starts_with(['[', '{', '"']) {
+        return true;
+    }
+    let word = bare.trim_end_matches(ornament).to_lowercase();
+    let share =
+        word.strip_suffix('%').map_or_else(|| word.parse(), |cent| cent.parse().map(|all: f64| all / 100.0));
+    matches!(word.as_str(), "" | "true" | "false" | "null" | "none" | "high" | "medium" | "low")
+        || EscalationReason::ALL.iter().any(|reason| reason.as_str() == word)
+        || share.is_ok_and(|share| (0.0..=1.0).contains(&share))
 }
 
 /// Decoration, `[actions performed:` or `[actions staged:`
 fn is_action_note(line: &str) -> bool {
     let line = undecorated(line);
     ["[actions performed", "[actions staged"].iter().any(|opening| {
-        strip_prefix_ignoring_case(line, opening).is_some_and(|rest| rest.trim_start().starts_with(':'))
+        split_ignoring_case(line, opening).is_some_and(|(_, rest)| rest.trim_start().starts_with(':'))
     })
 }
 
@@ -112,9 +126,8 @@ fn undecorated(line: &str) -> &str {
     line.trim_start_matches(|glyph: char| glyph.is_whitespace() || "\"'*_`>-".contains(glyph))
 }
 
-fn strip_prefix_ignoring_case<'a>(text: &'a str, prefix: &str) -> Option<&'a str> {
-    let (start, rest) = text.split_at_checked(prefix.len())?;
-    start.eq_ignore_ascii_case(prefix).then_some(rest)
+fn split_ignoring_case<'a>(text: &'a str, prefix: &str) -> Option<(&'a str, &'a str)> {
+    text.split_at_checked(prefix.len()).filter(|(start, _)| start.eq_ignore_ascii_case(prefix))
 }
 
 /// Runs of three or more newlines become two.
@@ -133,6 +146,51 @@ fn collapse_newlines(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::SystemPrompt;
+    use crate::model::test_support::tenant_with;
+
+    fn has_line(text: &str) -> bool {
+        super::has_line(text, &LeakCheck::default())
+    }
+
+    fn strip(text: String) -> Option<String> {
+        super::strip(text, &LeakCheck::default())
+    }
+
+    /// GUARD-2, GUARD-3: what the catalog calls so may be said; a field's value behind it is still the field.
+    #[test]
+    fn an_offering_named_like_a_field_is_no_echo() {
+        let tenant = tenant_with(|tenant| {
+            for (offering, name) in tenant.catalog.offerings.iter_mut().zip(["Confidence", "Clay"]) {
+                offering.name = name.to_owned();
+            }
+            for entry in &mut tenant.catalog.faq {
+                entry.answer = "The parts are called Messages and Escalate.".to_owned();
+            }
+        });
+        let system = SystemPrompt::build(&tenant);
+        let own = system.leaks();
+        let two = "We have two:\n- Bootcamp: $450.00\n- Confidence: $1,180.00";
+        assert_eq!(super::strip(two.to_owned(), own).as_deref(), Some(two));
+        for line in
+            ["**Messages:** how to write them", "Escalate: when to call for help", "Confidence: 12 weeks"]
+        {
+            assert!(!super::has_line(line, own), "{line}");
+            assert!(has_line(line), "{line}");
+        }
+        for line in [
+            "Confidence: 0.9",
+            "**Confidence:** 90%",
+            "Confidence: high",
+            "confidence: $1,180.00",
+            "Messages: [\"Hi\"]",
+            "Escalate: false",
+            "Escalate: complaint",
+            "Escalation_reason: a walk",
+        ] {
+            assert!(super::has_line(line, own), "{line}");
+        }
+    }
 
     /// GUARD-2: both forms, whatever the case and the decoration; derived from every field of the schema.
     #[test]
@@ -201,21 +259,6 @@ mod tests {
         ];
         for line in honest {
             assert!(!has_line(line), "{line}");
-        }
-    }
-
-    /// GUARD-2: a message that is a whole reply is nothing but an echo.
-    #[test]
-    fn an_object_with_messages_is_an_echo() {
-        for text in [
-            r#"{"messages":["Hi"],"escalate":false}"#,
-            " {\n \"messages\": []\n}\n",
-            "```json\n{\"messages\":[\"Hi\"]}\n```",
-        ] {
-            assert_eq!(strip(text.to_owned()), None, "{text}");
-        }
-        for text in [r#"{"size": 3}"#, "{messages}", r#"["messages"]"#, r#"See {"messages":1}"#] {
-            assert!(!has_line(text), "{text}");
         }
     }
 

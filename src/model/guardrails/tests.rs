@@ -104,6 +104,29 @@ fn a_reply_of_echo_lines_only_hands_off() {
     assert_handoff(&checked(&escalated), &["field_echo_stripped"], Cause::Leak);
 }
 
+/// GUARD-2, FAIL-6: what a machine wrote for a machine reaches nobody; an answer beside it does.
+#[test]
+fn objects_calls_and_thoughts_are_taken_out() {
+    let object = r#"Sure! {"messages":["Hello"],"escalate":false,"confidence":0.9}"#;
+    assert_handoff(&checked(&answer(json!([object]))), &["field_echo_stripped"], Cause::Leak);
+    let call = r#"<tool_call>{"name":"send_flow","arguments":{"flow":"leaflet"}}</tool_call>"#;
+    assert_handoff(&checked(&answer(json!([call]))), &["field_echo_stripped"], Cause::Leak);
+    let result = checked(&asking(json!(["<think>They want X.</think>Hello", call]), r#"{"escalate":false}"#));
+    assert_eq!((result.reply.messages, result.reply.closing_question), (vec!["Hello".to_owned()], None));
+    assert_eq!((result.interventions, result.cause), (vec![Intervention::FieldEchoStripped], None));
+}
+
+/// GUARD-8, GUARD-9: one question ends the turn, in whatever script.
+#[test]
+fn a_question_in_another_script_is_one() {
+    // foreign text
+    for last in ["何時ですか？", "متى؟"] {
+        let result = checked(&asking(json!([last]), "Shall we?"));
+        assert_eq!(result.reply.messages, [last]);
+        assert_eq!(result.interventions, [Intervention::ClosingQuestionAlreadyInBody]);
+    }
+}
+
 /// FAIL-3, GUARD-8: what shows nothing is dropped, a question too; a reply of nothing else hands off.
 #[test]
 fn blank_texts_are_dropped() {
@@ -269,6 +292,14 @@ fn risky_text() -> impl Strategy<Value = String> {
             "escalate=",
             "[actions staged: ",
             "CATALOG",
+            "{\"messages\": [\"Hi\"]}",
+            "{",
+            "}",
+            "\"escalate\": ",
+            "<think>",
+            "</think>",
+            "<tool_call>",
+            "send_flow(",
             "FUNNEL: new",
             "\r",
             "\u{2028}",
@@ -307,7 +338,7 @@ proptest! {
         prop_assert_eq!(reply.escalate, result.cause.is_some());
         for text in reply.messages.iter().chain(&reply.closing_question) {
             prop_assert!(!no_secrets().finds([text.as_str()]), "{}", text);
-            prop_assert!(!echo::has_line(text), "{}", text);
+            prop_assert!(!echoes(text, &no_secrets()), "{}", text);
             prop_assert!(!is_blank(text), "{}", text);
             prop_assert!((1..=MAX_MESSAGE_UNITS).contains(&utf16_units(text)));
         }

@@ -4,12 +4,15 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// True when the text ends with `?` once trailing white space, emoji and marks of formatting are taken away (GUARD-9,
+/// Question marks: Latin, full width, Arabic, Greek. A Greek one that was normalised is a semicolon and not told from one.
+const QUESTION_MARKS: [char; 4] = ['?', '？', '؟', '\u{37e}'];
+
+/// True when the text ends with a question mark once trailing white space, emoji and marks of formatting are taken away (GUARD-9,
 /// DEC-35). The eval suite asks the same function.
 #[must_use]
 pub fn ends_with_question(text: &str) -> bool {
     let ignored = |glyph: char| glyph.is_whitespace() || "*_~`".contains(glyph) || is_emoji(glyph);
-    text.trim_end_matches(ignored).ends_with('?')
+    text.trim_end_matches(ignored).ends_with(QUESTION_MARKS)
 }
 
 /// The form in which replies are compared: lower case, no emoji, single spaces (GUARD-10).
@@ -82,11 +85,25 @@ mod tests {
             "~Ready?~",
             "`Ready?`",
             "?",
+            "何時ですか？",
+            "几点？ 😊",
+            "متى؟",
+            "Πότε\u{37e}",
         ];
         for text in questions {
             assert!(ends_with_question(text), "{text}");
         }
-        for text in ["Ready.", "Ready? Yes", "Ready? 1", "Ready?)", "", "😊", "https://example.org/?a=1"] {
+        for text in [
+            "Ready.",
+            "几点。",
+            "Πότε;",
+            "Ready? Yes",
+            "Ready? 1",
+            "Ready?)",
+            "",
+            "😊",
+            "https://example.org/?a=1",
+        ] {
             assert!(!ends_with_question(text), "{text}");
         }
     }

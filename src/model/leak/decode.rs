@@ -1,9 +1,13 @@
-//! Texts inside a text: base64, base32, hexadecimal, character codes, bits. What comes out is looked through like the reply
-//! itself; it has to be text, so ordinary words that happen to fit an alphabet cost nothing more.
+//! Texts inside a text: base64, base32, hexadecimal, character codes, bits, other signs for the letters. What comes out is
+//! looked through like the reply itself; it has to be text, so ordinary words that happen to fit an alphabet cost nothing
+//! more.
 
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+
+mod pieces;
+mod signs;
 
 use crate::model::fold;
 
@@ -32,13 +36,16 @@ pub fn all(text: &str) -> Vec<String> {
 }
 
 fn once(text: &str) -> Vec<String> {
-    let bare: String = fold::readable(text).chars().filter(|glyph| !glyph.is_whitespace()).collect();
+    let shown = fold::readable(text);
+    let bare: String = shown.chars().filter(|glyph| !glyph.is_whitespace()).collect();
     let decoded = base64(&bare).into_iter().chain(base32(&bare)).chain(hexadecimal(&bare)).chain(bits(&bare));
+    let decoded = decoded.chain(pieces::digits(&shown)).chain(signs::hidden_bytes(text));
     // No printable character has a code of one digit.
     let may_be_codes = text.bytes().filter(u8::is_ascii_digit).count() >= 2 * FEWEST_CODES;
     let radices = [10, 8].into_iter().filter(|_| may_be_codes);
     let codes = radices.filter_map(|radix| character_codes(text, radix));
-    decoded.filter_map(|bytes| as_text(&bytes)).chain(codes).collect()
+    let joined = pieces::words(&shown).into_iter().chain(signs::letters(text));
+    decoded.filter_map(|bytes| as_text(&bytes)).chain(codes).chain(joined).collect()
 }
 
 /// Mostly legible, or it was no encoding.

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use super::{Runner, TurnInput, model_object};
 use crate::model::candidate::Candidate;
+use crate::model::leak::LeakCheck;
 use crate::model::meter::Meter;
 use crate::model::port::{
     MessageRole, ModelError, ModelMessage, ModelOutput, ModelRequest, Part, ToolCall, ToolCalls, ToolResult,
@@ -18,6 +19,9 @@ use crate::tools::{Call, ToolDefinition, TurnTools};
 
 /// Calls of a turn that acts; the last one offers nothing (RUN-4, LOOP-1).
 const MOST_STEPS: u8 = 4;
+
+/// The one tool with words of the model's own (08/NOTE-1).
+const WRITE_NOTE: &str = "write_note";
 
 /// Where a turn stands between two calls.
 pub(super) struct Steps<'a> {
@@ -159,27 +163,48 @@ impl<'a> Steps<'a> {
         if calls.calls.is_empty() {
             return;
         }
-        let results = results(tools, &calls.calls).await;
+        let results = results(tools, &calls.calls, self.input.system.leaks()).await;
         let called = ModelMessage { role: MessageRole::Assistant, parts: vec![Part::Calls(calls)] };
         let answered = ModelMessage { role: MessageRole::ToolResults, parts: results };
         self.transcript.extend([called, answered]);
     }
 }
 
-/// One result for each call, in their order; a call that cannot be read is answered here (RUN-7, LOOP-6).
-async fn results(tools: &TurnTools, calls: &[ToolCall]) -> Vec<Part> {
-    let readable = calls
-        .iter()
-        .filter_map(|call| Some(Call { name: call.name.clone(), arguments: call.arguments.clone()? }));
-    let mut answered = tools.call_all(readable.collect()).await.into_iter();
+/// One result for each call, in their order; a call that cannot be read is answered here (RUN-7, LOOP-6), and so is a note
+/// that gives the prompt away: ManyChat would keep it (GUARD-4, PROMPT-7).
+async fn results(tools: &TurnTools, calls: &[ToolCall], leaks: &LeakCheck) -> Vec<Part> {
+    let wanted: Vec<Wanted> = calls.iter().map(|call| Wanted::of(call, leaks)).collect();
+    let taken = calls.iter().zip(&wanted).filter(|(_, wanted)| **wanted == Wanted::Taken);
+    let taken = taken
+        .filter_map(|(call, _)| Some(Call { name: call.name.clone(), arguments: call.arguments.clone()? }));
+    let mut answered = tools.call_all(taken.collect()).await.into_iter();
     let mut results = Vec::with_capacity(calls.len());
-    for call in calls {
-        let answer = if call.arguments.is_some() { answered.next() } else { None };
-        let (content, is_error) = answer.map_or_else(unreadable, prompt::tool_result);
+    for (call, wanted) in calls.iter().zip(wanted) {
+        let (content, is_error) = match wanted {
+            Wanted::Taken => answered.next().map_or_else(unreadable, prompt::tool_result),
+            Wanted::Refused => (json!({ "staged": false }), false),
+            Wanted::Unreadable => unreadable(),
+        };
         let (call_id, name) = (call.id.clone(), call.name.clone());
         results.push(Part::Result(ToolResult { call_id, name, content, is_error }));
     }
     results
+}
+
+/// What is done about a call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    Taken,
+    Refused,
+    Unreadable,
+}
+
+impl Wanted {
+    fn of(call: &ToolCall, leaks: &LeakCheck) -> Self {
+        let Some(arguments) = &call.arguments else { return Self::Unreadable };
+        let text = arguments.get("text").and_then(Value::as_str).filter(|_| call.name == WRITE_NOTE);
+        if text.is_some_and(|text| leaks.finds([text])) { Self::Refused } else { Self::Taken }
+    }
 }
 
 fn unreadable() -> (Value, bool) {

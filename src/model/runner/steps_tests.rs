@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use super::*;
+use crate::config::{Tenant, demo};
 use crate::domain::{ContactText, Provider};
 use crate::manychat::ContactInfo;
 use crate::model::port::{ModelAnswer, ModelProvider, Usage};
@@ -86,6 +87,9 @@ fn performed(flow: &str) -> Entry {
     serde_json::from_value(entry).unwrap()
 }
 
+/// Heading of a section of ours.
+const OPERATING_RULES: &str = "OPERATING RULES";
+
 const USAGE: Usage = Usage { input: Some(1000), output: Some(100), cache_read: None, cache_write: None };
 
 fn answered(output: ModelOutput) -> Outcome {
@@ -119,7 +123,11 @@ fn sends(flow: &str) -> (&'static str, Option<Value>) {
 
 /// A turn of the shop's contact with its tools.
 fn turn(text: &str, flows: FlowMode) -> (TurnInput, Arc<TurnTools>) {
-    let tenant = Arc::new(shop());
+    turn_of(shop(), text, flows)
+}
+
+fn turn_of(tenant: Tenant, text: &str, flows: FlowMode) -> (TurnInput, Arc<TurnTools>) {
+    let tenant = Arc::new(tenant);
     let tools = tools_of(&tenant, flows);
     let input = TurnInput {
         system: SystemPrompt::build(&tenant),
@@ -251,6 +259,29 @@ async fn invalid_calls_are_answered_with_errors() {
     assert_eq!((results[1].0, results[1].1), ("id1", &json!({ "staged": true })));
     assert!(results[0].1["error"].is_string());
     assert_eq!(tools.finish(Ending::Answered).await.staged.len(), 1);
+}
+
+/// 08/NOTE-1, GUARD-4, PROMPT-7: a note with a passage of the prompt is refused, whatever spelling it has, and stands in the
+/// way of no other call; a note about the contact is taken.
+#[tokio::test]
+async fn a_note_that_gives_the_prompt_away_is_refused() {
+    let mut tenant = shop();
+    tenant.tools.get_or_insert_default().notes = demo::tenant().unwrap().tools.unwrap().notes;
+    let (input, tools) = turn_of(tenant, "hello", FlowMode::Staged);
+    let prompt = input.system.text();
+    let begin = prompt.find(OPERATING_RULES).unwrap() + OPERATING_RULES.len();
+    let passage: String = prompt[begin..].chars().take(300).collect();
+    let writes = |text: &str| (WRITE_NOTE, Some(json!({ "note": "aim", "text": text })));
+    let backward: String = passage.chars().rev().collect();
+    let calls = [writes(&passage), tags("has_kiln"), writes(&backward), writes("Likes blue glaze.")];
+    let provider = Script::new([called(&calls), replied("Noted.")]);
+    assert_eq!(runner(&provider).run(input).await.error, None);
+    let asked = provider.asked();
+    let results = results_in(asked[1].messages.last().unwrap());
+    let (no, yes) = (json!({ "staged": false }), json!({ "staged": true }));
+    let expected = [("id0", &no, false), ("id1", &yes, false), ("id2", &no, false), ("id3", &yes, false)];
+    assert_eq!(results, expected);
+    assert_eq!(tools.finish(Ending::Answered).await.staged.len(), 2);
 }
 
 /// 01/RUN-7: a model that tried to call and named nothing goes on from where it was.
