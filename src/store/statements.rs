@@ -33,6 +33,7 @@ pub(super) const SESSION: &[&str] = &[
     BY_KEY,
     AND_FORGET,
     NO_JIT,
+    READ_COMMITTED,
 ];
 
 /// Every row is found by its key. The server would rather read whole tables that are empty most of the time, such as the
@@ -47,6 +48,9 @@ const AND_FORGET: &str = "set enable_bitmapscan = off";
 /// and that is the only one left costs so much on paper that the server would.
 const NO_JIT: &str = "set jit = off";
 
+/// A statement behind a lock must see what was committed during its wait (ARC-30): whatever the database's own default is.
+const READ_COMMITTED: &str = "set default_transaction_isolation = 'read committed'";
+
 /// A process that is paused or cut off inside a transaction holds its locks no longer than this (ARC-42): shorter than
 /// the wait for a lock, so that who waits behind it gets the lock.
 const IDLE_IN_TRANSACTION: &str = "set idle_in_transaction_session_timeout = '8s'";
@@ -57,8 +61,7 @@ const LOCK_WAIT: &str = "set lock_timeout = '9s'";
 
 /// Opens a flight's transaction.
 pub(super) const BEGIN: &str = "begin";
-/// The same behind a transaction pooler, where a setting ends with its transaction (DEC-29): as long as in [`SESSION`].
-pub(super) const BEGIN_LIMITED: &str =
-    "begin; set local idle_in_transaction_session_timeout = '8s'; set local lock_timeout = '9s'";
+/// The same behind a transaction pooler, where a setting ends with its transaction (DEC-29): as in [`SESSION`].
+pub(super) const BEGIN_LIMITED: &str = "begin isolation level read committed; set local idle_in_transaction_session_timeout = '8s'; set local lock_timeout = '9s'";
 /// Ends it. After an error inside, the server answers as if it had succeeded: check every result (ARC-30).
 pub(super) const COMMIT: &str = "commit";

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::app::Setup;
 use crate::evidence::cell::{Missed, happens, until_it_happens};
 use crate::evidence::checker::Report;
 use crate::evidence::fleet::{Fleet, Times};
@@ -103,4 +104,28 @@ async fn a_commit_that_waits_changes_no_order() {
         "{}\n{report}",
         fleet.story()
     );
+}
+
+/// ARC-30: a database whose default isolation is stricter than ours hands nobody to a person.
+#[tokio::test]
+async fn a_stricter_isolation_costs_nobody_an_answer() {
+    let setup = Setup::default().env("RATE_LIMIT_PER_MINUTE", "1000000").env("RACE_DEADLINE_MS", "20000");
+    let mut app = setup.prepare().await;
+    let strict =
+        "do $$ begin execute format('alter database %I set default_transaction_isolation to serializable',
+                                             current_database()); end $$";
+    app.run(strict).await;
+    app.launch().await;
+    let contacts: Vec<String> = (0..48).map(|number| format!("75{number:03}")).collect();
+    for eight in contacts.chunks(8) {
+        let asked = eight.iter().map(|contact| app.send_later(contact, "hello"));
+        for answer in futures_util::future::join_all(asked).await {
+            let texts = answer.unwrap().texts();
+            assert!(
+                !texts.is_empty() && !texts.contains(&app.copy("escalation")),
+                "{texts:?}\n{}",
+                app.output()
+            );
+        }
+    }
 }
