@@ -3,20 +3,12 @@
 
 use std::time::Duration;
 
-use crate::app::{BEAT, DEAD, DEAD_AFTER, LOST, Setup, TestApp};
+use crate::app::{DEAD_AFTER, TestApp};
 use crate::delivery::{asked, queue};
+use crate::recovery::short_lived;
 use crate::stub_manychat::{SET_FIELD, StubManyChat};
 
 const BEN: &str = "82";
-
-fn slow() -> Setup {
-    Setup::default()
-        .env("AGENT_MODEL", "mock:slow")
-        .env("RACE_DEADLINE_MS", LOST)
-        .env("MODEL_ABORT_MS", "40000")
-        .env("PROCESS_BEAT_MS", BEAT)
-        .env("PROCESS_DEAD_MS", DEAD)
-}
 
 async fn answered_once(app: &TestApp) {
     let turns = app.rows("select text from turns where role = 'agent'").await;
@@ -29,7 +21,7 @@ async fn answered_once(app: &TestApp) {
 #[tokio::test]
 async fn a_step_forward_makes_a_living_process_dead_to_nobody() {
     let stub = StubManyChat::start().await;
-    let app = slow()
+    let app = short_lived()
         .env("MANYCHAT_API_TOKEN", "1234:a-key-of-the-stub")
         .env("MANYCHAT_API_BASE", &stub.url)
         .env("MANYCHAT_REPLY_FLOW_NS", "content_reply")
@@ -55,7 +47,7 @@ async fn a_step_forward_makes_a_living_process_dead_to_nobody() {
 /// ARC-42, ARC-44: a process that died before the clock was set back is dead all the same, and its turn is run.
 #[tokio::test]
 async fn a_step_back_makes_nobody_immortal() {
-    let mut app = slow().start().await;
+    let mut app = short_lived().start().await;
     assert_eq!(app.send("how much is it?").await.texts(), [app.copy("acknowledgement")]);
     app.stop(libc::SIGKILL).await;
     app.run("update rs_processes set beat_at = beat_at + interval '1 hour'").await;

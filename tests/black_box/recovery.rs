@@ -12,7 +12,7 @@ use crate::proxy::Proxy;
 const TURNS: &str = "select role, outcome, text from turns order by seq";
 
 /// A process that counts as dead soon, with a model that never answers in time.
-fn short_lived() -> Setup {
+pub fn short_lived() -> Setup {
     Setup::default()
         .env("AGENT_MODEL", "mock:slow")
         .env("RACE_DEADLINE_MS", LOST)

@@ -493,12 +493,3 @@ async fn a_changed_session_is_detected_and_its_lock_does_not_stay() {
     let again = BootLock::acquire(&second, Duration::from_secs(10)).await.unwrap();
     again.release(&second).await.unwrap();
 }
-
-/// DB-3, DEC-29
-#[test]
-fn servers_before_15_are_refused() {
-    assert!(refuse_old(15, "15.0").is_ok());
-    assert!(refuse_old(18, "18.6").is_ok());
-    let error = refuse_old(14, "14.11 (Debian)").unwrap_err().to_string();
-    assert!(error.contains("14.11 (Debian)") && error.contains("15"), "{error}");
-}

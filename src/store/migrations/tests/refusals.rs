@@ -75,3 +75,12 @@ async fn a_database_that_is_not_utf8_is_refused() {
     }
     assert!(check_encoding(&client).await.is_ok());
 }
+
+/// DB-3, DEC-29
+#[test]
+fn servers_before_15_are_refused() {
+    assert!(refuse_old(15, "15.0").is_ok());
+    assert!(refuse_old(18, "18.6").is_ok());
+    let error = refuse_old(14, "14.11 (Debian)").unwrap_err().to_string();
+    assert!(error.contains("14.11 (Debian)") && error.contains("15"), "{error}");
+}
